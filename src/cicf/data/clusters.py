@@ -1,0 +1,104 @@
+"""k-means within each class: line 3 of Algorithm 1."""
+
+import math
+import warnings
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from cicf.core import ConfigError, DataError
+from cicf.core.streams import stream_seed
+from cicf.data.strata import Strata, strata_of
+
+ClustersPerClass = int | Literal["auto"]
+MOST_CLUSTERS = 10
+"""Where `auto` stops looking."""
+
+
+def cluster_by_class(
+    features: Float[Tensor, "n d"] | Float[np.ndarray, "n d"],
+    y: Int[Tensor, " n"] | Int[np.ndarray, " n"] | list[int],
+    *,
+    clusters_per_class: ClustersPerClass = 3,
+    seed: int = 0,
+) -> Strata:
+    """Return the K† clusters of the training set, K per class by k-means.
+
+    A class with fewer than K different images gets as many clusters as it can fill. `auto` chooses
+    K for each class by the criterion of X-means. The classes do not influence each other.
+    """
+    x = torch.as_tensor(features).detach().cpu().double().numpy()
+    labels = torch.as_tensor(y).detach().cpu().long()
+    _check(x, labels, clusters_per_class)
+    groups = torch.empty_like(labels)
+    for label in labels.unique().tolist():
+        here = labels == label
+        random_state = stream_seed(seed, "clusters", label) % 2**32
+        groups[here] = torch.from_numpy(_groups(x[here.numpy()], clusters_per_class, random_state))
+    return strata_of(groups, labels)
+
+
+def bic(x: Float[np.ndarray, "n d"], groups: Int[np.ndarray, " n"]) -> float:
+    """Return the Bayesian information criterion of a clustering, the larger the better.
+
+    As in X-means: one spherical Gaussian per cluster, all with the same variance, whose estimate
+    is unbiased; K − 1 mixing weights, K d coordinates and the variance are the parameters.
+    """
+    n, d = x.shape
+    sizes = np.bincount(groups)
+    k = len(sizes)
+    means = np.stack([x[groups == group].mean(axis=0) for group in range(k)])
+    scatter = float(((x - means[groups]) ** 2).sum())
+    if n <= k or scatter == 0:
+        return -math.inf if k > 1 else 0.0
+    variance = scatter / (d * (n - k))
+    likelihood = (
+        float((sizes * np.log(sizes / n)).sum())
+        - n * d / 2 * math.log(2 * math.pi * variance)
+        - d * (n - k) / 2
+    )
+    return float(likelihood - k * (d + 1) / 2 * math.log(n))
+
+
+def _groups(
+    x: Float[np.ndarray, "n d"], clusters: ClustersPerClass, random_state: int
+) -> Int[np.ndarray, " n"]:
+    if clusters != "auto":
+        return _k_means(x, clusters, random_state)
+    best = _k_means(x, 1, random_state)
+    for k in range(2, MOST_CLUSTERS + 1):
+        candidate = _k_means(x, k, random_state)
+        if bic(x, candidate) > bic(x, best):
+            best = candidate
+    return best
+
+
+def _k_means(x: Float[np.ndarray, "n d"], k: int, random_state: int) -> Int[np.ndarray, " n"]:
+    with warnings.catch_warnings():
+        # Fewer different images than clusters: the clusters that stay empty are dropped below.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = KMeans(min(k, len(x)), n_init=10, random_state=random_state).fit(x)
+    _, groups = np.unique(model.labels_, return_inverse=True)
+    return groups
+
+
+def _check(
+    x: Float[np.ndarray, "n d"], y: Int[Tensor, " n"], clusters_per_class: ClustersPerClass
+) -> None:
+    if clusters_per_class != "auto" and clusters_per_class < 1:
+        raise ConfigError(f"clusters_per_class={clusters_per_class} must be at least 1, or 'auto'")
+    if len(x) != len(y):
+        raise DataError(f"there are {len(x)} rows of features for {len(y)} labels; pass one each")
+    if len(x) == 0:
+        raise DataError("there are no images to cluster; pass at least one")
+    finite = np.isfinite(x).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"the features of image {int(finite.argmin())} are not finite numbers; check the "
+            "image, or the network that the features come from"
+        )

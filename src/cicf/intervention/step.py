@@ -1,0 +1,256 @@
+"""The CICF step for a loop of one's own: any module, any loss, any optimiser, any device."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from cicf.core import ConfigError, DataError
+from cicf.core.batch import Batch, batch_size, devices, to_device
+from cicf.core.ranks import Ranks
+from cicf.core.replay import RandomSource
+from cicf.intervention import pieces
+from cicf.intervention.objective import BatchNorm, LossFunction, Objective
+from cicf.intervention.refusals import check_cut, check_second_derivative, check_wrappers
+from cicf.intervention.terms import Terms, terms_of
+from cicf.maths.hypergradient import (
+    VirtualStep,
+    hypergradient,
+    leaves,
+    mean_loss,
+    moved,
+)
+from cicf.maths.intervention import Parameters
+from cicf.maths.shares import Gradients, Setting, Side, plus
+
+StateDict = dict[str, Any]
+"""Tensors by name, as in torch; a module's extra state in it may be anything."""
+
+
+def cross_entropy_per_sample(model: nn.Module, batch: Batch) -> Float[Tensor, " m"]:
+    """Return the cross-entropy of each sample of a batch (x, y)."""
+    if not isinstance(batch, Sequence) or len(batch) != 2:
+        raise DataError(
+            "the default loss takes a batch (x, y); for a batch of another form pass "
+            "loss=lambda model, batch: ... with one value per sample"
+        )
+    x, y = batch
+    return F.cross_entropy(model(x), y, reduction="none")
+
+
+class Intervention:
+    """Writes the gradient of L_CICF to `.grad`, where `loss.backward()` would write that of a loss.
+
+    `h` names the modules or parameters before Z; all others are θ and take the virtual step. With
+    `chunk`, memory does not grow with M: each pass goes through the batch in pieces, and pass 3
+    recomputes pass 1 unless `keeps_graphs`. `curvature` < 1 makes pass 3 of a stratified part of
+    the inner batch: unbiased, cheaper, not exact. There is no safeguard: α is what you give it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        h: Sequence[str] = (),
+        alpha: float,
+        order: Literal[1, 2] = 2,
+        chunk: int | None = None,
+        loss: LossFunction = cross_entropy_per_sample,
+        batch_norm: BatchNorm = "batch",
+        keeps_graphs: bool | None = None,
+        curvature: float = 1.0,
+        measures_before: bool = True,
+        generators: Sequence[torch.Generator] = (),
+        group: torch.distributed.ProcessGroup | None = None,
+    ) -> None:
+        check_cut(model, h)
+        if order not in (1, 2):
+            raise ConfigError(f"order={order!r} must be 1 (no curvature) or 2 (exact)")
+        check_wrappers(model, order)
+        if chunk is not None and chunk < 1:
+            raise ConfigError(
+                f"chunk={chunk} must be at least 1 sample, or None for the whole batch"
+            )
+        if batch_norm not in ("batch", "running", "frozen"):
+            raise ConfigError(f"batch_norm={batch_norm!r} must be 'batch', 'running' or 'frozen'")
+        if not 0 < curvature <= 1:
+            raise ConfigError(
+                f"curvature={curvature} must be a part of the batch, above 0, up to 1"
+            )
+        self.model, self.h, self.order, self.chunk = model, tuple(h), order, chunk
+        self.alpha = alpha
+        self._objective = Objective(model, loss, batch_norm)
+        self._objective.split(self.h)
+        self._curvature = curvature
+        self._keeps_graphs = chunk is None if keeps_graphs is None else keeps_graphs
+        self._measures_before = measures_before
+        self._generators, self._group = tuple(generators), group
+
+    @property
+    def alpha(self) -> float:
+        """α of the virtual step; it may be set between steps."""
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        if not (math.isfinite(value) and value >= 0):
+            raise ConfigError(f"alpha={value} must be a finite number, 0 (plain training) or more")
+        self._alpha = float(value)
+
+    def backward(
+        self,
+        inner: Batch,
+        outer: Batch,
+        *,
+        scale: float | Tensor = 1.0,
+        strata: Int[Tensor, " m"] | None = None,
+    ) -> Terms:
+        """Accumulate the gradient of L_CICF into `.grad`; then call `optimizer.step()`.
+
+        `scale` multiplies the outer loss (a GradScaler's `get_scale()`). `strata` are the clusters
+        of the inner samples, of each of which `curvature` takes a part. When it raises, `.grad`,
+        buffers and random state are as they were.
+        """
+        theta, phi = self._objective.split(self.h)
+        setting = self._setting(inner, outer, ranks=Ranks.of(self._group))
+        written: dict[str, Tensor] = {}
+        start = setting.random.capture()
+        try:
+            result = hypergradient(
+                self._inner(inner, strata, setting.ranks),
+                self._outer(outer, written, scale, setting.ranks),
+                theta=leaves(theta),
+                phi=leaves(phi),
+                alpha=self.alpha,
+                order=self.order,
+                setting=setting,
+                measures_before=self._measures_before,
+            )
+        except BaseException as error:
+            setting.random.restore(start)
+            check_second_derivative(error)
+            raise
+        _accumulate(theta, result.theta)
+        _accumulate(phi, result.phi)
+        for name, buffer in self._objective.named_buffers():
+            buffer.copy_(written[name])
+        is_shared = setting.ranks.count > 1 and (
+            not result.is_per_sample or self._objective.couples_samples(is_outer=True)
+        )
+        is_exact = self.order == 2 and self._curvature == 1 and not is_shared
+        return terms_of(result, theta, alpha=self.alpha, scale=scale, is_exact=is_exact)
+
+    def theta_dagger(self, batches: Iterable[Batch]) -> StateDict:
+        """Return the model's state at θ† = θ − α g†, with g† over all these batches (Eq. 9).
+
+        This is the model to keep: Eq. 10 is minimised at θ†, not at θ. Give it the whole training
+        set. The model itself is left alone; `model.load_state_dict` takes what is returned.
+        """
+        theta, _ = self._objective.split(self.h)
+        values = moved(theta, self._gradients(batches), self.alpha)
+        state = {name: _copied(value) for name, value in self.model.state_dict().items()}
+        names = {parameter: name for name, parameter in theta.items()}
+        for alias, parameter in self.model.named_parameters(remove_duplicate=False):
+            if parameter in names:
+                state[alias] = _copied(values[names[parameter]])
+        return state
+
+    def inner_losses(self, batches: Sequence[Batch]) -> Callable[[float], float]:
+        """Return L̃(θ − α g†) over all these batches as a function of α, g† being theirs too.
+
+        Random draws are the same at every α, so that only the step tells two values apart.
+        """
+        g = self._gradients(batches)
+        theta, phi = map(leaves, self._objective.split(self.h))
+
+        def loss(alpha: float) -> float:
+            setting, place = self._setting(ranks=Ranks()), moved(theta, g, alpha)
+            with setting.random.unchanged():
+                sides = [self._sum(batch) for batch in batches]
+                sums = [mean_loss(side, place, phi, setting=setting).item() for side in sides]
+            return sum(sums) / sum(batch_size(batch) for batch in batches)
+
+        return loss
+
+    def _gradients(self, batches: Iterable[Batch]) -> Gradients:
+        """Return g† over all these batches, each sample weighing the same (Eq. 7)."""
+        theta, phi = map(leaves, self._objective.split(self.h))
+        setting, wrt = self._setting(ranks=Ranks()), list(theta.values())
+        sums: Gradients = [None] * len(theta)
+        count = 0
+        with setting.random.unchanged():
+            for batch in batches:
+                step = VirtualStep(
+                    self._sum(batch), theta, phi, setting=setting, has_curvature=False
+                )
+                sums = [plus(a, b) for a, b in zip(sums, step.g, strict=True)]
+                count += batch_size(batch)
+        if count == 0:
+            raise DataError("there are no batches to read; pass a loader that yields at least one")
+        ranks = Ranks.of(self._group)
+        total = ranks.total(count, wrt[0].device)
+        return [None if value is None else value / total for value in ranks.sum(sums, like=wrt)]
+
+    def _setting(self, *batches: Batch, ranks: Ranks) -> Setting:
+        places = {parameter.device for parameter in self._objective.parameters()}
+        places = places.union(*(devices(batch) for batch in batches))
+        return Setting(RandomSource(places, self._generators), ranks, self._keeps_graphs)
+
+    def _inner(self, batch: Batch, strata: Int[Tensor, " m"] | None, ranks: Ranks) -> Side:
+        is_part = self.order == 2 and self._curvature < 1
+        option = self._sample_option(is_part=is_part)
+        if is_part:
+            cut = pieces.stratified(batch, self.chunk, strata=strata, part=self._curvature)
+        else:
+            cut = pieces.whole(batch, self.chunk)
+        total = ranks.total(batch_size(batch), self._device)
+        return Side(self._objective.inner_loss(is_curved=self.order == 2), cut, total, option)
+
+    def _outer(
+        self, batch: Batch, written: dict[str, Tensor], scale: float | Tensor, ranks: Ranks
+    ) -> Side:
+        # With `running` the outer pass trains the statistics, for which it needs the whole batch.
+        chunk = None if self._objective.couples_samples(is_outer=True) else self.chunk
+        option = "" if chunk is None else f"chunk={chunk}"
+        total = ranks.total(batch_size(batch), self._device)
+        loss = self._objective.outer_loss(written=written, scale=scale)
+        return Side(loss, pieces.whole(batch, chunk), total, option)
+
+    def _sum(self, batch: Batch) -> Side:
+        """Return an inner side whose loss is the sum over its samples, wherever the batch lies."""
+        option = self._sample_option(is_part=False)
+        cut = pieces.whole(to_device(batch, self._device), self.chunk)
+        return Side(self._objective.inner_loss(is_curved=False), cut, 1, option)
+
+    def _sample_option(self, *, is_part: bool) -> str:
+        """Return the option that needs independent samples, or refuse it where they are not."""
+        option = f"curvature={self._curvature}" if is_part else ""
+        option = option if self.chunk is None else f"chunk={self.chunk}"
+        if option and self._objective.couples_samples(is_outer=False):
+            raise ConfigError(
+                f"{option} takes the batch apart, but batch norm by batch statistics needs it "
+                "whole; use batch_norm='running' or 'frozen', or leave the option out"
+            )
+        return option
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._objective.parameters()).device
+
+
+def _accumulate(parameters: Parameters, gradients: Gradients) -> None:
+    for parameter, gradient in zip(parameters.values(), gradients, strict=True):
+        if gradient is None:
+            continue
+        if parameter.grad is None:
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)
+        else:
+            parameter.grad += gradient
+
+
+def _copied(value: object) -> object:
+    return value.detach().clone() if isinstance(value, Tensor) else value

@@ -1,0 +1,113 @@
+"""A batch's mean loss and its gradient as sums of shares: over pieces, then over ranks."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cicf.core import ConfigError, DataError
+from cicf.core.batch import Batch
+from cicf.core.ranks import Ranks
+from cicf.core.replay import RandomSource
+from cicf.maths.intervention import Parameters
+
+Gradients = list[Float[Tensor, "..."] | None]
+"""One gradient per parameter; None where the loss does not reach it, as in autograd."""
+
+
+class Derivative(NamedTuple):
+    """Holds a loss, its gradients, and whether it came as one value per sample."""
+
+    loss: Float[Tensor, ""]
+    gradients: Gradients
+    is_per_sample: bool
+
+
+Loss = Callable[[Parameters, Batch, Callable[[Tensor], Derivative]], Derivative]
+"""parameters, batch, then → then(loss), a loss of one value per sample [m] or one for the batch.
+
+`then` is called while the parameters are in place, because checkpoints recompute the forward.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Is a piece of a batch; only curved pieces enter pass 3, each sample with its weight there."""
+
+    batch: Batch
+    size: int
+    is_curved: bool = True
+    weights: Float[Tensor, " m"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Is one of the two batches of a step: its loss, its pieces, its samples over all ranks.
+
+    `option` names what needs one value per sample, such as "chunk=32"; it is empty if nothing does.
+    """
+
+    loss: Loss
+    pieces: Sequence[Piece]
+    total: int
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Is what the passes share: the randomness, the ranks, and whether pass 1 keeps its graphs."""
+
+    random: RandomSource
+    ranks: Ranks
+    keeps_graphs: bool
+
+
+def derive(
+    loss: Tensor, wrt: Sequence[Tensor], *, side: Side, piece: Piece, keeps_graph: bool = False
+) -> Derivative:
+    """Return the piece's share of the mean loss over all ranks, and the gradient of that share."""
+    share = _share(loss, side, piece)
+    if not (share.requires_grad and wrt):
+        return Derivative(share.detach(), [None] * len(wrt), loss.ndim == 1)
+    found = torch.autograd.grad(share, wrt, create_graph=keeps_graph, allow_unused=True)
+    return Derivative(share.detach(), list(found), loss.ndim == 1)
+
+
+def total(shares: Iterable[Derivative], wrt: Sequence[Tensor], ranks: Ranks) -> Derivative:
+    """Return the sum of the shares, over the pieces and then over the ranks."""
+    sums: Gradients = [None] * (1 + len(wrt))
+    is_per_sample = True
+    for share in shares:
+        added = zip(sums, [share.loss, *share.gradients], strict=True)
+        sums = [plus(a, b) for a, b in added]
+        is_per_sample &= share.is_per_sample
+    assert sums[0] is not None
+    loss, *gradients = ranks.sum(sums, like=[sums[0], *wrt])
+    assert loss is not None
+    return Derivative(loss, gradients, is_per_sample)
+
+
+def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """Return a + b, None standing for zero."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
+
+
+def _share(loss: Tensor, side: Side, piece: Piece) -> Float[Tensor, ""]:
+    if loss.shape == (piece.size,):
+        return loss.sum() / side.total
+    if loss.ndim != 0:
+        raise DataError(
+            f"the loss has shape {list(loss.shape)} for {piece.size} samples; return one value per "
+            f"sample, shape [{piece.size}], or one for the whole batch, shape []"
+        )
+    if side.option:
+        raise ConfigError(
+            f"{side.option} needs a loss with one value per sample, but this one returns a single "
+            "value for the batch; return shape [m] (reduction='none'), or leave the option out"
+        )
+    return loss * (piece.size / side.total)

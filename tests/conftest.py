@@ -1,0 +1,51 @@
+"""What all tests share: real data where it is, and a summary of what was skipped and why."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """Return the folder of real data sets, or skip with the reason."""
+    folder = os.environ.get("CICF_DATA")
+    if not folder:
+        pytest.skip("CICF_DATA names no folder with real data sets")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    """Start every test from the same random state and leave torch's defaults as they were."""
+    torch.manual_seed(0)
+    dtype = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(dtype)
+
+
+@pytest.fixture
+def float64() -> None:
+    """Build models and tensors in double precision."""
+    torch.set_default_dtype(torch.float64)
+
+
+@pytest.fixture
+def untyped() -> Iterator[None]:
+    """Let a wrong value through to our own check, as it gets there outside the tests."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many tests were skipped, and for which reasons."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    terminalreporter.write_line(f"{len(skipped)} tests skipped")
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"  {count}: {reason}")

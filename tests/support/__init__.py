@@ -1,0 +1,1 @@
+"""Second derivations and small models that several tests use."""
