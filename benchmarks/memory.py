@@ -23,13 +23,14 @@ def peak_mebibytes(name: str, m: int) -> float:
 def main() -> None:
     """Print a table with a row per contestant and a column per M."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two sizes of M")
+    parser.add_argument("--quick", action="store_true", help="leave out the largest M")
+    parser.add_argument("--inner", type=int, nargs="+", default=[64, 256, 1024], help="sizes M")
     parser.add_argument("--one", nargs=2, metavar=("NAME", "M"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(peak_mebibytes(options.one[0], int(options.one[1])))
         return
-    sizes = (64, 256) if options.quick else (64, 256, 1024)
+    sizes = options.inner[:-1] if options.quick else options.inner
     print("peak memory of a step in MiB; Digits CNN, M^l = 84")
     print(f"  {'M':<26}" + "".join(f"{m:>8}" for m in sizes))
     for name in NAMES:

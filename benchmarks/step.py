@@ -44,11 +44,12 @@ def ratios(sizes: tuple[int, int], rounds: int) -> dict[str, float]:
 def main() -> None:
     """Print the table and, if asked, write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few rounds")
+    parser.add_argument("--quick", action="store_true", help="5 rounds instead of 25")
+    parser.add_argument("--inner", type=int, default=256, help="M; M^l is a third of it")
     parser.add_argument("--json", help="write the table to this file")
     options = parser.parse_args()
-    sizes, rounds = ((256, 84), 5) if options.quick else ((256, 84), 25)
-    error = worst_error((64, 21))
+    sizes, rounds = (options.inner, options.inner * 84 // 256), 5 if options.quick else 25
+    error = worst_error((min(64, options.inner), 21))
     assert error < 1e-10, f"the gradient is off by {error}, so no time counts"
     table = ratios(sizes, rounds)
     print(f"time of a step, unrolled = 1; Digits CNN, M = {sizes[0]}, M^l = {sizes[1]}")

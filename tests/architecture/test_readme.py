@@ -18,11 +18,13 @@ COMMANDS = [
     for line in text.splitlines()
     if line.strip()
 ]
+BENCHMARKS = re.findall(r"`(python benchmarks/[^`]*)`", README)
 CODE = [text for kind, text in BLOCKS if kind == "python"]
 
 
-def test_readme_shows_the_two_commands() -> None:
+def test_readme_shows_the_two_commands_and_where_its_numbers_come_from() -> None:
     assert {"make demo", "make test"} <= set(COMMANDS)
+    assert len(BENCHMARKS) == 2
 
 
 @pytest.mark.slow
@@ -41,6 +43,15 @@ def test_command_runs(command: str) -> None:
         chance = 10
         assert len(rows) == 3
         assert all(float(accuracy) > 3 * chance for row in rows for accuracy in row)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", BENCHMARKS)
+def test_benchmark_runs_on_a_small_batch(command: str) -> None:
+    words = [sys.executable, *command.split()[1:], "--inner", "8"]
+    found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "constant memory" in found.stdout
 
 
 @pytest.mark.parametrize("code", CODE)

@@ -30,6 +30,7 @@ def gradient(**options: object) -> Tensor:
     return flat(model)
 
 
+@pytest.mark.slow
 def test_part_is_unbiased() -> None:
     exact, first = gradient(), gradient(order=1)
     estimates = torch.stack([gradient(curvature=0.5) for _ in range(400)])

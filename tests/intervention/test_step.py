@@ -140,6 +140,7 @@ def test_failure_leaves_everything_as_it_was() -> None:
     assert all(module.training for module in model.modules())
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_over_200_steps() -> None:
     model = norm_net()
     step = Intervention(model, alpha=0.1, h=["stem"])
