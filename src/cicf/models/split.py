@@ -1,0 +1,69 @@
+"""A network cut at Z into h, before it, and f, after it."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cicf.core import ConfigError, did_you_mean
+
+
+class SplitModel(nn.Module):
+    """Is a network and the names of what lies before Z; its forward is the network's own."""
+
+    def __init__(self, network: nn.Module, *, cut: str, before: Sequence[str]) -> None:
+        super().__init__()
+        self.network = network
+        self.cut = cut
+        self.before = tuple(before)
+
+    def forward(self, x: Float[Tensor, "n channels height width"]) -> Float[Tensor, "n classes"]:
+        """Return the logits."""
+        logits: Tensor = self.network(x)
+        return logits
+
+    @property
+    def h(self) -> tuple[str, ...]:
+        """Return the names of the modules before Z, as `Intervention` takes them."""
+        return tuple(f"network.{name}" for name in self.before)
+
+
+def modules_until(
+    network: nn.Module,
+    name: str,
+    image: Float[Tensor, "1 channels height width"],
+    *,
+    stages: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Return the modules that have run once the named one has put out its value.
+
+    Found by running one image; a module that has only begun by then is entered, not taken whole.
+    `stages` are other names that a wrong one may have meant.
+    """
+    modules = dict(network.named_modules())
+    if name not in modules or not name:
+        hint = did_you_mean(name, [*stages, *(known for known in modules if known)])
+        raise ConfigError(f"cut={name!r} is no stage and no module of the network; {hint}")
+    done: list[str] = []
+    handles = [
+        module.register_forward_hook(lambda *_, name=each: done.append(name))
+        for each, module in modules.items()
+        if each
+    ]
+    was_training = network.training
+    try:
+        with torch.no_grad():
+            network.eval()(image)
+    finally:
+        network.train(was_training)
+        for handle in handles:
+            handle.remove()
+    if name not in done:
+        raise ConfigError(f"cut={name!r} takes no part in the forward; name a module that does")
+    run = done[: done.index(name) + 1]
+    return tuple(each for each in run if not _is_inside(each, run))
+
+
+def _is_inside(name: str, others: Sequence[str]) -> bool:
+    return any(name.startswith(other + ".") for other in others)
