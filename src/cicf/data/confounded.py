@@ -1,0 +1,116 @@
+"""Digits with a known confounder, so that the causal answer is known.
+
+The cause of the label is the ink. The confounder is what lies behind it, one of ten: in training it
+follows the label in a share `strength` of the images, in a test it may follow another rule.
+"""
+
+import colorsys
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sklearn.datasets import load_sample_images
+from torch import Tensor
+
+from cicf.core import ConfigError
+from cicf.core.streams import generator
+from cicf.data.demo import CLASSES, SIDE, handwritten_digits
+from cicf.data.domains import DomainDataset
+
+Kind = Literal["colour", "background"]
+Relation = Literal["tied", "reversed", "independent"]
+
+
+@dataclass(frozen=True, eq=False)
+class Confounded:
+    """Holds the causes of every image, ink and confounder, from which the images are drawn.
+
+    Each can be set while the other stays, which is what do(·) means here. An image's noise is its
+    own and stays with it, so that two renderings differ by what was set and by nothing else.
+    """
+
+    ink: Float[Tensor, "n 32 32"]
+    y: Int[Tensor, " n"]
+    confounder: Int[Tensor, " n"]
+    kind: Kind
+    seed: int
+
+    def do_confounder(self, confounder: Int[Tensor, " n"]) -> "Confounded":
+        """Return the same digits before other backgrounds; their labels stay."""
+        return replace(self, confounder=confounder)
+
+    def do_cause(self, ink: Float[Tensor, "n 32 32"], y: Int[Tensor, " n"]) -> "Confounded":
+        """Return other digits, with their labels, before the same backgrounds."""
+        return replace(self, ink=ink, y=y)
+
+    def dataset(self) -> DomainDataset:
+        """Return the images as one domain named after the kind, with the mask of the ink."""
+        stream = generator(self.seed, "confounded", "noise")
+        behind = _colours if self.kind == "colour" else _backgrounds
+        paper = behind(self.confounder, stream)
+        noise = 0.03 * torch.randn(len(self.y), 1, SIDE, SIDE, generator=stream)
+        ink = self.ink[:, None]
+        pixels = ((paper * (1 - ink) + ink + noise).clamp(0, 1) * 255).round().to(torch.uint8)
+        domain = torch.zeros_like(self.y)
+        return DomainDataset(pixels, self.y, domain, CLASSES, (self.kind,), self.ink > 0.5)
+
+
+def confounded_digits(
+    *,
+    strength: float,
+    kind: Kind = "colour",
+    relation: Relation = "tied",
+    part: Literal["train", "test"] = "train",
+    seed: int = 0,
+) -> Confounded:
+    """Return two thirds of the handwritten digits to train, or the others to test.
+
+    In a share `strength` of the images the confounder is the label (`tied`) or its opposite, 9 − y
+    (`reversed`); in the rest, and in all when `independent`, it is drawn at random.
+    """
+    _check(strength, kind, relation, part)
+    ink, y = handwritten_digits()
+    order = torch.randperm(len(y), generator=generator(seed, "confounded", "order"))
+    border = 2 * len(y) // 3
+    here = order[:border] if part == "train" else order[border:]
+    ink, y = ink[here], y[here]
+    stream = generator(seed, "confounded", part, relation)
+    follows = torch.rand(len(y), generator=stream) < strength
+    at_random = torch.randint(10, y.shape, generator=stream)
+    rule = {"tied": y, "reversed": 9 - y, "independent": at_random}[relation]
+    return Confounded(ink, y, torch.where(follows, rule, at_random), kind, seed)
+
+
+def _colours(confounder: Int[Tensor, " n"], stream: torch.Generator) -> Float[Tensor, "n 3 32 32"]:
+    """Return paper in one of ten hues, a little lighter or darker for each image."""
+    hues = torch.tensor([colorsys.hsv_to_rgb(k / 10, 0.9, 0.7) for k in range(10)])
+    light = 0.7 + 0.6 * torch.rand(len(confounder), 1, 1, 1, generator=stream)
+    return hues[confounder][:, :, None, None].expand(-1, -1, SIDE, SIDE) * light
+
+
+def _backgrounds(
+    confounder: Int[Tensor, " n"], stream: torch.Generator
+) -> Float[Tensor, "n 3 32 32"]:
+    """Return patches of two photographs, cut from one of ten strips."""
+    photos = (
+        torch.tensor(np.concatenate(load_sample_images().images, axis=1)).permute(2, 0, 1) / 255
+    )
+    strip = photos.shape[2] // 10
+    top = torch.randint(photos.shape[1] - SIDE, confounder.shape, generator=stream)
+    left = confounder * strip + torch.randint(strip - SIDE, confounder.shape, generator=stream)
+    corners = zip(top.tolist(), left.tolist(), strict=True)
+    return 0.7 * torch.stack([photos[:, t : t + SIDE, x : x + SIDE] for t, x in corners])
+
+
+def _check(strength: float, kind: str, relation: str, part: str) -> None:
+    if not 0 <= strength <= 1:
+        raise ConfigError(f"strength={strength} must be a share, from 0 (none) to 1 (always)")
+    for name, value, known in (
+        ("kind", kind, ("colour", "background")),
+        ("relation", relation, ("tied", "reversed", "independent")),
+        ("part", part, ("train", "test")),
+    ):
+        if value not in known:
+            raise ConfigError(f"{name}={value!r} must be one of {', '.join(map(repr, known))}")
