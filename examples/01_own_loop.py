@@ -1,7 +1,6 @@
-"""The CICF step in a plain training loop: handwritten digits whose background tells on the label.
+"""The CICF step in a plain training loop.
 
-In training the background's brightness follows the digit; in the test it follows nothing. The
-background is the confounder, and nobody tells the network so.
+The brightness behind handwritten digits follows the label in training, and nothing in the test.
 """
 
 import torch

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cicf import ConfigError, DataError, cluster_by_class
-from cicf.data import bic
+from cicf import Clustering, ConfigError, DataError, Strata, cluster_by_class
+from cicf.data import bic, strata_of
 
 
 def blobs(centres: int, size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -63,7 +63,7 @@ def test_labels_may_have_gaps_and_features_may_be_numpy() -> None:
     strata = cluster_by_class(
         np.random.default_rng(0).normal(size=(20, 3)), np.array([7] * 10 + [90] * 10)
     )
-    assert strata.by_class().label.tolist() == [7, 90]
+    assert strata.by_class.label.tolist() == [7, 90]
 
 
 def test_auto_finds_the_number_of_blobs_in_each_class() -> None:
@@ -128,6 +128,52 @@ def test_bad_features_are_named(features: Tensor, labels: list[int], k: int, sen
         cluster_by_class(features, labels, clusters_per_class=k)
 
 
-def test_bad_number_of_clusters_is_named() -> None:
-    with pytest.raises(ConfigError, match="clusters_per_class=0 must be at least 1"):
-        cluster_by_class(torch.zeros(3, 2), [0, 0, 0], clusters_per_class=0)
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("k", [0, 2.5, "Auto", None, True])
+def test_bad_number_of_clusters_is_named(k: object) -> None:
+    with pytest.raises(ConfigError, match=f"clusters_per_class={k!r} must be a whole number"):
+        cluster_by_class(torch.zeros(3, 2), [0, 0, 0], clusters_per_class=k)
+    with pytest.raises(ConfigError, match=f"clusters_per_class={k!r} must be a whole number"):
+        Clustering(clusters_per_class=k)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("labels", [[0.5, 1.0], ["a", "b"], [[0], [1]], [None, 1]])
+def test_labels_that_are_no_whole_numbers_are_refused(labels: list[object]) -> None:
+    with pytest.raises(DataError, match="y must be whole numbers, one per image"):
+        cluster_by_class(torch.zeros(2, 2), labels)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_labels_of_any_integer_type_and_features_of_any_layout_are_taken() -> None:
+    x = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float16)[::-1, ::2]
+    expected = cluster_by_class(np.array(x), [0] * 6 + [1] * 6)
+    for kind in (torch.uint8, torch.int32, torch.bool):
+        found = cluster_by_class(x, torch.tensor([0] * 6 + [1] * 6).to(kind))
+        assert torch.equal(found.cluster, expected.cluster)
+
+
+def test_auto_keeps_clusters_of_ten_images_on_average() -> None:
+    assert cluster_by_class(torch.randn(25, 40), [0] * 25, clusters_per_class="auto").count <= 2
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("cluster", "label", "sentence"),
+    [
+        ([], [], "no images to stratify"),
+        ([0, 2], [0, 0, 0], "3 clusters were named, but the images fall into 2"),
+        ([-1, 0], [0, 0], "numbered -1 to 0"),
+        ([0.0, 1.0], [0, 0], "cluster must be whole numbers"),
+    ],
+)
+def test_strata_that_make_no_sense_are_refused(
+    cluster: list[float], label: list[int], sentence: str
+) -> None:
+    with pytest.raises(DataError, match=sentence):
+        Strata(torch.tensor(cluster, dtype=None if cluster else torch.int64), torch.tensor(label))
+
+
+def test_groups_and_labels_of_different_length_are_refused() -> None:
+    with pytest.raises(DataError, match="3 groups for 2 labels"):
+        strata_of([0, 1, 2], [0, 0])

@@ -1,5 +1,7 @@
 """What k-means looks at, and when."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -59,22 +61,80 @@ def test_clusters_of_a_trained_network_follow_its_features() -> None:
     assert strata.cluster.tolist() == [0, 1] * 20
 
 
-class Augmented(Dataset[tuple[Tensor, int]]):
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return torch.rand(3, 8, 8), 0
+class Items(Dataset[tuple[object, ...]]):
+    """Gives what a function makes of an index."""
+
+    def __init__(self, make: Callable[[int], tuple[object, ...]], length: int = 9) -> None:
+        self.make, self.length = make, length
+
+    def __getitem__(self, index: int) -> tuple[object, ...]:
+        return self.make(index)
 
     def __len__(self) -> int:
-        return 4
+        return self.length
+
+
+def flipped(index: int) -> tuple[Tensor, int]:
+    image = torch.arange(192.0).view(3, 8, 8)
+    return (image.flip(2) if torch.rand(()) < 0.5 else image), index % 2
 
 
 def test_augmented_images_are_refused() -> None:
-    with pytest.raises(DataError, match="another image each time"):
-        cluster_dataset(Augmented())
+    refused = 0
+    for _ in range(50):
+        try:
+            cluster_dataset(Items(flipped))
+        except DataError as error:
+            refused += "without augmentation" in str(error)
+    assert refused >= 48
 
 
-def test_items_that_are_not_image_and_label_are_refused() -> None:
-    with pytest.raises(DataError, match="must be \\(image tensor, label"):
-        cluster_dataset(TensorDataset(torch.zeros(3, 3, 8, 8)))
+IMAGE = torch.zeros(3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (TensorDataset(torch.zeros(3, 3, 8, 8)), r"item 0 of the data set must be \(image tensor"),
+        (Items(lambda i: (IMAGE, 0), length=0), "no images"),
+        (Items(lambda i: (IMAGE[0], 0)), r"image 0 has shape \[8, 8\], but must be"),
+        (Items(lambda i: (torch.zeros(3, 8, 8 + i), 0)), "resize all images to one shape"),
+        (Items(lambda i: (IMAGE, "cat")), "the label of item 0 must be whole numbers"),
+        (Items(lambda i: (IMAGE, 0.5)), "the label of item 0 must be whole numbers"),
+        (Items(lambda i: (IMAGE, torch.tensor([1]))), "the label must be whole numbers"),
+    ],
+)
+def test_items_that_are_not_image_and_label_are_refused(data: Items, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        cluster_dataset(data)
+
+
+def test_images_may_be_bytes_and_models_of_any_precision() -> None:
+    x, y = (torch.rand(30, 3, 8, 8) * 255).to(torch.uint8), torch.arange(30) % 2
+    as_bytes = dataset_features(TensorDataset(x, y))[0]
+    torch.testing.assert_close(as_bytes, dataset_features(TensorDataset(x / 255, y))[0])
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2)).double()
+    assert dataset_features(TensorDataset(x, y), model=model)[0].shape == (30, 192)
+
+
+def test_clustering_leaves_the_random_state_alone() -> None:
+    before = torch.get_rng_state()
+    cluster_dataset(TensorDataset(*images(30)), model=norm_net())
+    torch.set_rng_state(before)
+    state = torch.get_rng_state()
+    cluster_dataset(TensorDataset(*images(30)))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_what_makes_no_features_is_refused() -> None:
+    data = TensorDataset(*images(10))
+    with pytest.raises(ConfigError, match="pass the model too"):
+        cluster_dataset(data, layer="stem")
+    with pytest.raises(ConfigError, match="resolution=0 must be"):
+        cluster_dataset(data, resolution=0)
+    rnn = nn.Sequential(nn.Flatten(2), nn.GRU(64, 4))
+    with pytest.raises(ConfigError, match="layer='1' puts out a tuple"):
+        cluster_dataset(data, model=rnn, layer="1")
 
 
 def test_unknown_layer_is_named() -> None:

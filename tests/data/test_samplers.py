@@ -2,14 +2,23 @@
 
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from cicf import ClassWeightedSampler, ConfigError, RandomSampler, Strata, StratifiedSampler
+from cicf import (
+    ClassWeightedSampler,
+    ConfigError,
+    DataError,
+    RandomSampler,
+    Strata,
+    StratifiedSampler,
+)
 
 quick = settings(max_examples=40, deadline=None)
 
@@ -115,6 +124,76 @@ def test_state_goes_on_in_mid_epoch(build: Callable[[], StratifiedSampler]) -> N
     assert before + [batch for _ in range(3) for batch in resumed] == expected
 
 
+def overlap(first: StratifiedSampler | RandomSampler, second: StratifiedSampler) -> float:
+    """Return the mean number of images that two samplers share in a step."""
+    shared = [
+        len(set(first.batch(step).tolist()) & set(second.batch(step).tolist()))
+        for step in range(300)
+    ]
+    return sum(shared) / len(shared)
+
+
+@pytest.mark.parametrize("scheme", ["proportional", "balanced"])
+@pytest.mark.parametrize("size", [24, 12])
+def test_inner_and_outer_batches_of_one_seed_are_independent(scheme: str, size: int) -> None:
+    strata = strata_of_sizes(*[20] * 6)
+    inner = StratifiedSampler(strata, size=24, scheme=scheme, seed=0)
+    outer = StratifiedSampler(strata, size=size, scheme=scheme, seed=0, role="outer")
+    by_chance = 24 * size / 120
+    assert overlap(inner, outer) == pytest.approx(by_chance, rel=0.15)
+    assert overlap(RandomSampler(120, size=size, seed=0), inner) == pytest.approx(
+        by_chance, rel=0.15
+    )
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_looking_at_a_batch_does_not_shorten_the_next_epoch(num_workers: int) -> None:
+    sampler = StratifiedSampler(strata_of_sizes(6, 9, 20), size=7, steps=6)
+    loader = DataLoader(
+        TensorDataset(torch.arange(35)), batch_sampler=sampler, num_workers=num_workers
+    )
+    next(iter(loader))
+    assert len(list(loader)) == 6
+    assert len(list(islice(loader, 2))) == 2
+    assert len(list(loader)) == 6
+
+
+def test_two_iterations_at_once_have_full_epochs() -> None:
+    sampler = StratifiedSampler(strata_of_sizes(6, 9, 20), size=7, steps=6)
+    assert len(list(zip(sampler, sampler, strict=True))) == 6
+
+
+@pytest.mark.usefixtures("untyped")
+def test_numbers_of_numpy_are_the_numbers_of_python() -> None:
+    strata = strata_of_sizes(6, 9, 20)
+    plain = StratifiedSampler(strata, size=7, seed=3)
+    numpy = StratifiedSampler(strata, size=np.int64(7), seed=np.int64(3))
+    assert torch.equal(plain.batch(4), numpy.batch(4))
+    numpy.load_state_dict(plain.state_dict())
+
+
+def test_state_survives_a_file_without_code(tmp_path: Path) -> None:
+    sampler = StratifiedSampler(strata_of_sizes(6, 9, 20), size=7, steps=6)
+    torch.save(sampler.state_dict(step=4), tmp_path / "state.pt")
+    resumed = StratifiedSampler(strata_of_sizes(9, 6, 20), size=7, steps=6)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert [torch.tensor(batch).tolist() for batch in resumed] == [
+        sampler.batch(step).tolist() for step in (4, 5)
+    ]
+
+
+@pytest.mark.usefixtures("untyped")
+def test_states_that_are_none_are_refused_and_change_nothing() -> None:
+    sampler = StratifiedSampler(strata_of_sizes(6, 9), size=5)
+    with pytest.raises(DataError, match="no state of a sampler"):
+        sampler.load_state_dict({})
+    with pytest.raises(ConfigError, match="had num_images=14"):
+        sampler.load_state_dict(StratifiedSampler(strata_of_sizes(6, 8), size=5).state_dict(3))
+    with pytest.raises(DataError, match="saved step is -1"):
+        sampler.load_state_dict(sampler.state_dict(-1))
+    assert sampler.step == 0
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_loader_that_reads_ahead_resumes_by_the_steps_taken(num_workers: int) -> None:
     data = TensorDataset(torch.arange(35))
@@ -155,11 +234,20 @@ def test_new_clusters_take_effect_at_once() -> None:
 
 
 @pytest.mark.usefixtures("untyped")
+def test_what_is_no_strata_is_refused() -> None:
+    with pytest.raises(ConfigError, match="strata is a Tensor; pass what cluster_by_class returns"):
+        StratifiedSampler(torch.zeros(5), size=2)
+
+
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"size": 0}, "size=0 must lie between 1 and the number of images, 15"),
         ({"size": 16}, "size=16 must lie between 1 and the number of images, 15"),
+        ({"size": 2.5}, r"size=2\.5 must be a whole number"),
+        ({"size": 5, "seed": None}, "seed=None must be a whole number"),
+        ({"size": 5, "role": "both"}, "role='both' must be"),
         ({"size": 5, "steps": 0}, "steps=0 must be at least 1"),
         ({"size": 5, "scheme": "fair"}, "scheme='fair' must be"),
         ({"size": 5, "rounding": "up"}, "rounding='up' must be"),

@@ -70,6 +70,28 @@ def test_stationary_point_is_refused() -> None:
         suggest_alpha(model, [torch.ones(2)], loss=quadratic)
 
 
+def test_random_numbers_of_the_loss_are_the_same_at_every_alpha() -> None:
+    stream = torch.Generator().manual_seed(0)
+
+    def noisy(model: nn.Module, batch: Tensor) -> Tensor:
+        return quadratic(model, batch) + torch.randn(len(batch), generator=stream)
+
+    found = [
+        suggest_alpha(Bowl(), [torch.full((3,), 4.0)], loss=noisy, generators=[stream]).alpha
+        for _ in range(2)
+    ]
+    assert found[0] == found[1] == pytest.approx(0.5, rel=0.02)
+
+
+def test_losses_that_overflow_are_never_the_best() -> None:
+    def falling(model: nn.Module, batch: Tensor) -> Tensor:
+        loss = model.w * batch
+        return torch.where(model.w < -50, torch.full_like(loss, torch.nan), loss)
+
+    curve = suggest_alpha(Bowl(), [torch.ones(2)], loss=falling)
+    assert curve.best == max(alpha for alpha, loss in curve.curve if not math.isnan(loss))
+
+
 def test_bad_range_is_named() -> None:
     with pytest.raises(ConfigError, match=r"smallest=2\.0 must be above 0 and below largest=1\.0"):
         suggest_alpha(Bowl(), [torch.ones(2)], loss=quadratic, smallest=2.0, largest=1.0)

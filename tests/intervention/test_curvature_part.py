@@ -71,7 +71,10 @@ def test_part_is_reported_as_not_exact() -> None:
     assert not step.backward(images(12, 1), images(6, 2)).is_exact
 
 
+@pytest.mark.usefixtures("untyped")
 def test_strata_must_be_one_per_sample() -> None:
     step = Intervention(smooth_net(), alpha=0.5, curvature=0.5)
+    with pytest.raises(DataError, match=r"strata is a list.*strata\.cluster\[index\]"):
+        step.backward(images(12, 1), images(6, 2), strata=[0] * 12)
     with pytest.raises(DataError, match="strata has 3 entries for 12 inner samples"):
         step.backward(images(12, 1), images(6, 2), strata=torch.zeros(3, dtype=torch.int64))

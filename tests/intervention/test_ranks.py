@@ -12,7 +12,7 @@ from tests.support.unrolled import distance, stepped_gradients
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 
-from cicf import ConfigError, Intervention, Terms
+from cicf import ConfigError, Intervention, Terms, suggest_alpha
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("float64")]
 
@@ -55,6 +55,7 @@ def _step(rank: int, folder: str) -> None:
     step = Intervention(model, alpha=0.3, h=["stem"], chunk=2)
     terms = step.backward(inner, outer)
     state = step.theta_dagger([inner])
+    suggested = suggest_alpha(model, [inner]).alpha
     x = half_images(rank)
     Intervention(half, alpha=0.3).backward(x, x)
     inexact = Intervention(plain, alpha=0.3, loss=scalar_loss).backward(inner, outer)
@@ -64,7 +65,7 @@ def _step(rank: int, folder: str) -> None:
     except ConfigError as error:
         refused = str(error)
     gradients = stepped_gradients(model), stepped_gradients(half)
-    torch.save(Report(*gradients, terms, state, inexact, refused), f"{folder}/{rank}.pt")
+    torch.save(Report(*gradients, terms, state, inexact, refused, suggested), f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -83,6 +84,7 @@ class Report(NamedTuple):
     state: dict[str, Tensor]
     scalar_terms: Terms
     refused: str
+    suggested: float
 
 
 class Run(NamedTuple):
@@ -123,6 +125,12 @@ def test_two_ranks_store_the_theta_dagger_of_one(two_ranks: Run) -> None:
     )
     for report in reports:
         assert distance(report.state, expected) < 1e-12
+
+
+def test_two_ranks_suggest_the_alpha_of_one(two_ranks: Run) -> None:
+    models, reports = two_ranks
+    expected = suggest_alpha(models[0], [images(sum(SIZES["inner"]), 0)]).alpha
+    assert all(report.suggested == pytest.approx(expected) for report in reports)
 
 
 def test_parameter_used_on_one_rank_only_gets_its_gradient_on_both(two_ranks: Run) -> None:

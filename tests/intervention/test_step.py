@@ -62,6 +62,22 @@ def test_scale_multiplies_the_gradient_and_not_the_terms() -> None:
     torch.testing.assert_close(terms.curvature_norm, plain_terms.curvature_norm)
 
 
+def test_step_works_with_a_gradient_scaler() -> None:
+    model, plain = conv_net(), conv_net()
+    plain.load_state_dict(model.state_dict())
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, plain)]
+    Intervention(model, alpha=0.1).backward(
+        images(8), images(4), scale=scaler.scale(torch.ones(()))
+    )
+    scaler.step(optimizers[0])
+    scaler.update()
+    Intervention(plain, alpha=0.1).backward(images(8), images(4))
+    optimizers[1].step()
+    for scaled, expected in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(scaled, expected)
+
+
 @pytest.mark.usefixtures("float64")
 def test_terms_say_what_the_step_did() -> None:
     model = smooth_net()
@@ -220,8 +236,14 @@ def test_bad_batches_are_named(batch: object, sentence: str) -> None:
     [
         ({"h": ["stm"]}, "h='stm' is no module.*did you mean 'stem'"),
         ({"h": ["zzz"]}, "choose one of 'stem'"),
-        ({"h": "stem"}, r"pass a sequence of names: h=\['stem'\]"),
+        ({"h": "stem"}, "h='stem' is not a sequence of names"),
         ({"h": ["stem", "body", "head"]}, "nothing to intervene on"),
+        ({"h": None}, "h=None is not a sequence"),
+        ({"h": [0]}, "h=0 is no module"),
+        ({"alpha": "0.1"}, "alpha='0.1' must be"),
+        ({"chunk": 2.5}, r"chunk=2\.5 must be"),
+        ({"curvature": "a"}, "curvature='a' must be"),
+        ({"loss": None}, "loss=None must be a function"),
         ({"alpha": -0.1}, r"alpha=-0\.1 must be"),
         ({"alpha": float("nan")}, "alpha=nan must be"),
         ({"order": 3}, "order=3 must be"),

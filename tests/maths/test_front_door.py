@@ -139,6 +139,11 @@ def test_deterministic_mediator_leaves_the_tables_undefined() -> None:
         front_door_from_joint(scm.observed().sum(dim=0))
 
 
+def test_counts_are_not_probabilities() -> None:
+    with pytest.raises(DataError, match="sums to 24, not to 1"):
+        front_door_from_joint(torch.ones(2, 3, 4))
+
+
 CHAIN = [("C", "X"), ("C", "Y"), ("X", "Z"), ("Z", "Y")]
 
 

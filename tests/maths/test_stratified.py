@@ -184,8 +184,10 @@ def test_estimator_error_is_that_of_all_draws_for_any_places(counts: tuple[int, 
 
 def test_stratified_error_needs_a_place_in_every_cluster() -> None:
     clusters = cluster_moments(torch.randn(7, 3), CLUSTER)
-    with pytest.raises(ConfigError, match="N_k=0 for cluster 1"):
+    with pytest.raises(ConfigError, match="N_k=0 for cluster 1 of 2"):
         stratified_standard_error(clusters, torch.tensor([3, 0, 1]))
+    with pytest.raises(ConfigError, match="N_k=3 for cluster 1 of 2"):
+        stratified_standard_error(clusters, torch.tensor([3, 3, 1]))
 
 
 def test_batch_larger_than_the_population_is_refused() -> None:

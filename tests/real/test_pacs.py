@@ -59,7 +59,7 @@ def test_three_sources_have_the_official_counts(
     strata = sources_of_sketch(real_data)
     assert len(strata.cluster) == 2048 + 2344 + 1670
     assert strata.count == 21
-    assert strata.by_class().sizes.tolist() == [957, 914, 813, 505, 724, 863, 1286]
+    assert strata.by_class.sizes.tolist() == [957, 914, 813, 505, 724, 863, 1286]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Batches: any nesting of tuples, lists, dictionaries and registered classes of tensors."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -53,6 +54,27 @@ def take(batch: Batch, places: Tensor) -> Batch:
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """Return the batch with every tensor on the device."""
     return _map(lambda leaf: leaf.to(device, non_blocking=True), batch)
+
+
+@contextmanager
+def guarded(batch: Batch) -> Iterator[Batch]:
+    """Give the batch in containers of its own, and refuse a forward that changes its tensors.
+
+    The same samples go through several forwards, which must all see them as they were.
+    """
+    own = _map(lambda leaf: leaf, batch)
+    watched = [
+        (path, leaf, leaf._version)
+        for path, leaf in pytree.tree_leaves_with_path(own)
+        if isinstance(leaf, Tensor) and not leaf.is_inference()
+    ]
+    yield own
+    for path, leaf, version in watched:
+        if leaf._version != version:
+            raise DataError(
+                f"the forward changes batch{pytree.keystr(path)} in place, but the same samples "
+                "are needed again; work on a copy, or build the first layer without inplace=True"
+            )
 
 
 def devices(batch: Batch) -> set[torch.device]:

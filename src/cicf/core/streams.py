@@ -7,7 +7,7 @@ import torch
 
 def stream_seed(seed: int, *names: str | int) -> int:
     """Return a 63-bit seed that depends on every name and on nothing else."""
-    words = [type(name).__name__ + repr(name) for name in (seed, *names)]
+    words = [f"{'text' if isinstance(name, str) else 'number'} {name}" for name in (seed, *names)]
     digest = hashlib.sha256("\0".join(words).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from cicf.core import ConfigError
-from cicf.data.clusters import ClustersPerClass, cluster_by_class
+from cicf.data.clusters import ClustersPerClass, check_clusters_per_class, cluster_by_class
 from cicf.data.features import dataset_features
 from cicf.data.strata import Strata
 
@@ -45,9 +45,15 @@ class Clustering:
     every: int | None = None
     """Epochs between clusterings; None to cluster only once it can be done as `source` says."""
     clusters_per_class: ClustersPerClass = 3
+    """K, or `auto`."""
+    layer: str | None = None
+    """With `network`, the layer to read; None for what enters the last linear one."""
+    resolution: int = 16
+    """Side of the images in pixels that stand for pixels."""
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_clusters_per_class(self.clusters_per_class)
         if self.source not in ("network", "pixels"):
             raise ConfigError(f"source={self.source!r} must be 'network' or 'pixels'")
         if self.warmup < 0 or (self.warmup and self.source == "pixels"):
@@ -76,6 +82,8 @@ class Clustering:
         return cluster_dataset(
             dataset,
             model=model if reads_network else None,
+            layer=self.layer if reads_network else None,
+            resolution=self.resolution,
             clusters_per_class=self.clusters_per_class,
             seed=self.seed,
         )

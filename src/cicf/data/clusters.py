@@ -13,11 +13,13 @@ from torch import Tensor
 
 from cicf.core import ConfigError, DataError
 from cicf.core.streams import stream_seed
-from cicf.data.strata import Strata, strata_of
+from cicf.data.strata import Strata, strata_of, whole_numbers
 
 ClustersPerClass = int | Literal["auto"]
 MOST_CLUSTERS = 10
 """Where `auto` stops looking."""
+FEWEST_IMAGES = 10
+"""How many images a cluster must have on average for `auto` to consider it."""
 
 
 def cluster_by_class(
@@ -32,8 +34,9 @@ def cluster_by_class(
     A class with fewer than K different images gets as many clusters as it can fill. `auto` chooses
     K for each class by the criterion of X-means. The classes do not influence each other.
     """
-    x = torch.as_tensor(features).detach().cpu().double().numpy()
-    labels = torch.as_tensor(y).detach().cpu().long()
+    labels = whole_numbers(y, "y")
+    rows = np.ascontiguousarray(features) if isinstance(features, np.ndarray) else features
+    x = torch.as_tensor(rows).detach().cpu().double().numpy()
     _check(x, labels, clusters_per_class)
     groups = torch.empty_like(labels)
     for label in labels.unique().tolist():
@@ -71,7 +74,7 @@ def _groups(
     if clusters != "auto":
         return _k_means(x, clusters, random_state)
     best = _k_means(x, 1, random_state)
-    for k in range(2, MOST_CLUSTERS + 1):
+    for k in range(2, min(MOST_CLUSTERS, len(x) // FEWEST_IMAGES) + 1):
         candidate = _k_means(x, k, random_state)
         if bic(x, candidate) > bic(x, best):
             best = candidate
@@ -87,11 +90,21 @@ def _k_means(x: Float[np.ndarray, "n d"], k: int, random_state: int) -> Int[np.n
     return groups
 
 
+def check_clusters_per_class(clusters_per_class: ClustersPerClass) -> None:
+    """Refuse a K that is neither a whole number from 1 nor `auto`."""
+    is_number = isinstance(clusters_per_class, int) and not isinstance(clusters_per_class, bool)
+    if clusters_per_class != "auto" and not (is_number and clusters_per_class >= 1):
+        raise ConfigError(
+            f"clusters_per_class={clusters_per_class!r} must be a whole number from 1, or 'auto'"
+        )
+
+
 def _check(
     x: Float[np.ndarray, "n d"], y: Int[Tensor, " n"], clusters_per_class: ClustersPerClass
 ) -> None:
-    if clusters_per_class != "auto" and clusters_per_class < 1:
-        raise ConfigError(f"clusters_per_class={clusters_per_class} must be at least 1, or 'auto'")
+    check_clusters_per_class(clusters_per_class)
+    if x.ndim != 2:
+        raise DataError(f"features have shape {list(x.shape)}, but must be one row per image")
     if len(x) != len(y):
         raise DataError(f"there are {len(x)} rows of features for {len(y)} labels; pass one each")
     if len(x) == 0:

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor
 
 from cicf.core.streams import generator
-from cicf.data.domains import DomainDataset, join
+from cicf.data.domains import DomainDataset
 
 SIDE = 32
 DOMAINS = ("plain", "blended", "printed", "outline")
@@ -43,14 +43,17 @@ def demo_digits(seed: int = 0) -> DomainDataset:
         "blended": _blended,
         "outline": _outline,
     }
-    parts = {}
+    parts = {"printed": _printed(generator(seed, "demo", "printed"))}
     for place, (name, make) in enumerate(makers.items()):
         here = order[place * PER_DOMAIN : (place + 1) * PER_DOMAIN]
-        stream = generator(seed, "demo", name)
-        images = make(ink[here], stream)
-        parts[name] = _dataset(name, images, y[here], ink[here] > 0.5)
-    parts["printed"] = _printed(generator(seed, "demo", "printed"))
-    return join([parts[name] for name in DOMAINS])
+        images = make(ink[here], generator(seed, "demo", name))
+        parts[name] = images, y[here], ink[here] > 0.5
+    images, labels, masks = (
+        torch.cat(each) for each in zip(*(parts[name] for name in DOMAINS), strict=True)
+    )
+    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8)
+    domain = torch.arange(len(DOMAINS)).repeat_interleave(PER_DOMAIN)
+    return DomainDataset(pixels, labels, domain, CLASSES, DOMAINS, masks)
 
 
 def handwritten_digits() -> tuple[Float[Tensor, "n 32 32"], Int[Tensor, " n"]]:
@@ -92,11 +95,13 @@ def _outline(ink: Float[Tensor, "n 32 32"], stream: torch.Generator) -> Float[Te
     return (tint + grain) * (1 - contour) + pen * contour
 
 
-def _printed(stream: torch.Generator) -> DomainDataset:
+def _printed(
+    stream: torch.Generator,
+) -> tuple[Float[Tensor, "n 3 32 32"], Int[Tensor, " n"], Bool[Tensor, "n 32 32"]]:
     y = torch.arange(PER_DOMAIN) % 10
     drawn = [_print(int(digit), stream) for digit in y]
     images, masks = (torch.stack(parts) for parts in zip(*drawn, strict=True))
-    return _dataset("printed", images, y, masks)
+    return images, y, masks
 
 
 def _print(
@@ -137,14 +142,3 @@ def _apart(stream: torch.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if int((colours[0] - colours[1]).abs().sum()) > 200:
             first, second = (tuple(colour) for colour in colours.tolist())
             return first, second
-
-
-def _dataset(
-    name: str,
-    images: Float[Tensor, "n 3 32 32"],
-    y: Int[Tensor, " n"],
-    masks: Bool[Tensor, "n 32 32"],
-) -> DomainDataset:
-    domain = torch.full_like(y, DOMAINS.index(name))
-    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8)
-    return DomainDataset(pixels, y, domain, CLASSES, DOMAINS, masks)

@@ -21,13 +21,15 @@ class Strata:
     label: Int[Tensor, " k"]
 
     def __post_init__(self) -> None:
+        for name in ("cluster", "label"):
+            object.__setattr__(self, name, whole_numbers(getattr(self, name), name))
         if self.cluster.numel() == 0:
             raise DataError("there are no images to stratify; pass at least one")
-        sizes = self.cluster.bincount(minlength=len(self.label))
-        if len(sizes) != len(self.label) or not bool((sizes > 0).all()):
+        ids = self.cluster.unique()
+        if not torch.equal(ids, torch.arange(len(self.label))):
             raise DataError(
-                f"{len(self.label)} clusters were named, but the images fall into clusters "
-                f"{self.cluster.unique().tolist()}; number them from 0 and leave none empty"
+                f"{len(self.label)} clusters were named, but the images fall into {len(ids)}, "
+                f"numbered {int(ids[0])} to {int(ids[-1])}; number them from 0 and leave none empty"
             )
 
     @property
@@ -46,23 +48,45 @@ class Strata:
         order = self.cluster.argsort(stable=True)
         return tuple(order.split(self.sizes.tolist()))
 
+    @cached_property
     def by_class(self) -> "Strata":
         """Return the coarser strata in which each class is one cluster."""
         labels, of_cluster = self.label.unique(return_inverse=True)
         return Strata(of_cluster[self.cluster], labels)
 
 
-def strata_of(groups: Int[Tensor, " n"], y: Int[Tensor, " n"]) -> Strata:
+def strata_of(groups: Int[Tensor, " n"] | list[int], y: Int[Tensor, " n"] | list[int]) -> Strata:
     """Return strata from any numbering of groups within each class, renumbered class by class.
 
     Within a class the clusters come in the order of their first image, so that the numbering does
     not depend on the one that was given.
     """
-    cluster = torch.empty_like(y)
+    group, label = whole_numbers(groups, "groups"), whole_numbers(y, "y")
+    if len(group) != len(label):
+        raise DataError(f"there are {len(group)} groups for {len(label)} labels; pass one each")
+    cluster = torch.empty_like(label)
     labels: list[int] = []
-    for label in y.unique().tolist():
-        here = (y == label).nonzero()[:, 0]
-        for group in dict.fromkeys(groups[here].tolist()):
-            cluster[here[groups[here] == group]] = len(labels)
-            labels.append(label)
+    for each in label.unique().tolist():
+        here = (label == each).nonzero()[:, 0]
+        for number in dict.fromkeys(group[here].tolist()):
+            cluster[here[group[here] == number]] = len(labels)
+            labels.append(each)
     return Strata(cluster, torch.tensor(labels))
+
+
+def whole_numbers(values: object, name: str) -> Int[Tensor, " n"]:
+    """Return one whole number per image as int64 on the CPU, or say what is wrong with them."""
+    try:
+        found = torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{name} must be whole numbers, one per image, but is {values!r:.40}; convert it"
+        ) from error
+    if found.shape == (0,):
+        return torch.empty(0, dtype=torch.int64)
+    if found.ndim != 1 or found.is_floating_point() or found.is_complex():
+        raise DataError(
+            f"{name} must be whole numbers, one per image, but has shape {list(found.shape)} and "
+            f"type {str(found.dtype).removeprefix('torch.')}; convert it"
+        )
+    return found.long().contiguous()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from cicf.core import ConfigError, DataError
@@ -44,6 +45,8 @@ def suggest_alpha(
     loss: LossFunction = cross_entropy_per_sample,
     batch_norm: BatchNorm = "batch",
     chunk: int | None = None,
+    generators: Sequence[torch.Generator] = (),
+    group: torch.distributed.ProcessGroup | None = None,
     smallest: float = 1e-4,
     largest: float = 100.0,
 ) -> AlphaCurve:
@@ -52,11 +55,20 @@ def suggest_alpha(
     It doubles α from `smallest` until the loss rises above that at θ, then bisects. A few batches
     are enough; they are held in memory. Ask again during training: the answer changes.
     """
-    if not 0 < smallest < largest:
+    numbers = all(isinstance(value, int | float) for value in (smallest, largest))
+    if not (numbers and 0 < smallest < largest):
         raise ConfigError(f"smallest={smallest} must be above 0 and below largest={largest}")
     held = list(batches)
     step = Intervention(
-        model, h=h, alpha=0.0, order=1, loss=loss, batch_norm=batch_norm, chunk=chunk
+        model,
+        h=h,
+        alpha=0.0,
+        order=1,
+        loss=loss,
+        batch_norm=batch_norm,
+        chunk=chunk,
+        generators=generators,
+        group=group,
     )
     loss_after = step.inner_losses(held)
     start = loss_after(0.0)

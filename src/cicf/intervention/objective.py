@@ -13,7 +13,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
 from cicf.core import ConfigError
-from cicf.core.batch import Batch
+from cicf.core.batch import Batch, guarded
 from cicf.maths.intervention import Parameters
 from cicf.maths.shares import Derivative, Loss
 
@@ -36,40 +36,43 @@ class Objective(nn.Module):
         self.loss = loss
         self._policy = batch_norm
 
-    def forward(self, batch: Batch, then: Callable[[Tensor], Derivative]) -> Derivative:
+    def forward(self, batch: Batch | None, then: Callable[[Tensor], Derivative]) -> Derivative:
         """Return then(loss), called while this module's tensors are those of the call."""
-        return then(self.loss(self.model, batch))
+        if batch is None:
+            return then(torch.empty(0))
+        with guarded(batch) as own:
+            return then(self.loss(self.model, own))
 
     def inner_loss(self, *, is_curved: bool) -> Loss:
         """Return the loss of pass 1 and pass 3, which leaves the buffers alone."""
         # The fused attention kernels have no second derivative.
         kernel = (lambda: sdpa_kernel(SDPBackend.MATH)) if is_curved else nullcontext
-        return self._function(is_outer=False, written={}, scale=1.0, kernel=kernel)
+        return self._function(is_outer=False, written=None, scale=1.0, kernel=kernel)
 
-    def outer_loss(self, *, written: dict[str, Tensor], scale: float | Tensor) -> Loss:
-        """Return the loss of pass 2 times `scale`; what it writes to buffers goes to `written`."""
+    def outer_loss(self, *, written: dict[Tensor, Tensor] | None, scale: float | Tensor) -> Loss:
+        """Return the loss of pass 2 times `scale`; buffers that it changes go to `written`."""
         return self._function(is_outer=True, written=written, scale=scale, kernel=nullcontext)
 
     def split(self, h: Sequence[str]) -> tuple[Parameters, Parameters]:
         """Return the trainable parameters after Z and before it, θ and φ, by their names here.
 
-        A tensor with names on both sides of the cut is θ and moves everywhere.
+        A tensor with places on both sides of the cut is θ and moves everywhere.
         """
-        names: dict[nn.Parameter, list[str]] = {}
-        for name, parameter in self.named_parameters(remove_duplicate=False):
-            if is_lazy(parameter):
-                raise ConfigError(
-                    f"parameter {name.removeprefix('model.')!r} has no shape yet; run one batch "
-                    "through the model first"
-                )
-            if parameter.requires_grad:
-                names.setdefault(parameter, []).append(name)
         before = tuple(f"model.{name}" for name in h)
-        theta: Parameters = {}
-        phi: Parameters = {}
-        for trainable, aliases in names.items():
-            is_before = all(_is_within(alias, before) for alias in aliases)
-            (phi if is_before else theta)[aliases[0]] = trainable
+        sides: dict[Tensor, list[bool]] = {}
+        names: dict[Tensor, str] = {}
+        for aliases, tensor in _places(self):
+            if is_lazy(tensor):
+                raise ConfigError(
+                    f"parameter {aliases[0].removeprefix('model.')!r} has no shape yet; run one "
+                    "batch through the model first"
+                )
+            if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
+                names.setdefault(tensor, aliases[0])
+                is_before = any(_is_within(alias, before) for alias in aliases)
+                sides.setdefault(tensor, []).append(is_before)
+        theta = {name: tensor for tensor, name in names.items() if not all(sides[tensor])}
+        phi = {name: tensor for tensor, name in names.items() if all(sides[tensor])}
         if not theta:
             raise ConfigError(
                 f"h={list(h)} leaves no trainable parameter after Z, so there is nothing to "
@@ -86,26 +89,41 @@ class Objective(nn.Module):
                 if not isinstance(norm, _InstanceNorm)
             )
 
+    def trains_statistics(self) -> bool:
+        """Tell whether the outer pass moves running statistics, which takes its whole batch."""
+        with self._batch_norm(is_outer=True):
+            return any(norm.training and norm.running_mean is not None for norm in _norms(self))
+
     def _function(
         self,
         *,
         is_outer: bool,
-        written: dict[str, Tensor],
+        written: dict[Tensor, Tensor] | None,
         scale: float | Tensor,
         kernel: Callable[[], AbstractContextManager[None]],
     ) -> Loss:
+        places = {aliases[0]: tensor for aliases, tensor in _places(self)}
+        # A scale on a device is not looked at: that would wait for the device.
+        is_plain = not isinstance(scale, Tensor) and scale == 1
+
         def loss(
-            parameters: Parameters, batch: Batch, then: Callable[[Tensor], Derivative]
+            parameters: Parameters, batch: Batch | None, then: Callable[[Tensor], Derivative]
         ) -> Derivative:
+            new = {places[name]: value for name, value in parameters.items()}
             # Copies, or batch norm would track the statistics of steps that are never taken.
-            buffers = {name: buffer.clone() for name, buffer in self.named_buffers()}
-            tensors = {**parameters, **buffers}
-            # A scale on a device is not looked at: that would wait for the device.
-            is_plain = not isinstance(scale, Tensor) and scale == 1
+            new.update({buffer: buffer.clone() for buffer in self.buffers()})
+            slots = {place: new[tensor] for place, tensor in places.items() if tensor in new}
             scaled = then if is_plain else lambda value: then(value * scale)
             with self._batch_norm(is_outer=is_outer), kernel(), torch.enable_grad():
-                result: Derivative = functional_call(self, tensors, (batch, scaled))
-            written.update({name: tensors[name].detach() for name in buffers})
+                # Each place is named once, so there are no ties left to look for: torch restores
+                # a module with two names wrongly.
+                result: Derivative = functional_call(
+                    self, slots, (batch, scaled), tie_weights=False
+                )
+            if written is not None:
+                for place, value in slots.items():
+                    if not isinstance(places[place], nn.Parameter):
+                        _keep(written, places[place], value)
             return result
 
         return loss
@@ -129,6 +147,34 @@ class Objective(nn.Module):
         finally:
             for norm in switched:
                 norm.training = True
+
+
+def _places(root: nn.Module) -> list[tuple[list[str], Tensor]]:
+    """Return every place that holds a tensor, once, with all its names."""
+    modules: dict[nn.Module, list[str]] = {}
+    for name, module in root.named_modules(remove_duplicate=False):
+        modules.setdefault(module, []).append(name)
+    return [
+        ([f"{prefix}.{local}" if prefix else local for prefix in prefixes], tensor)
+        for module, prefixes in modules.items()
+        for store in (module._parameters, module._buffers)
+        for local, tensor in store.items()
+        if tensor is not None
+    ]
+
+
+def _keep(written: dict[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
+    """Keep what the outer pass wrote to a buffer; its pieces may not disagree about it."""
+    # By value: batch norm moves its statistics without counting it as a change in place.
+    if torch.equal(value, buffer) and buffer not in written:
+        return
+    is_same = buffer not in written or torch.equal(written[buffer], value)
+    if value.shape != buffer.shape or not is_same:
+        raise ConfigError(
+            f"a buffer of shape {list(buffer.shape)} takes on a value that depends on the size of "
+            "the batch or on its pieces; leave chunk out, or keep the value outside of buffers"
+        )
+    written[buffer] = value.detach().clone()
 
 
 def _is_within(name: str, prefixes: Sequence[str]) -> bool:

@@ -25,6 +25,11 @@ def stratified(
     The part is drawn from torch's own random state, as a dropout mask is.
     """
     size = batch_size(batch)
+    if not (strata is None or isinstance(strata, Tensor)):
+        raise DataError(
+            f"strata is a {type(strata).__name__}, but must be the cluster of each inner sample: "
+            "strata.cluster[index], with the index of the sample in the training set"
+        )
     clusters = torch.zeros(size, dtype=torch.int64) if strata is None else strata.cpu()
     if len(clusters) != size:
         raise DataError(

@@ -15,9 +15,18 @@ from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
 from cicf.intervention import pieces
 from cicf.intervention.objective import BatchNorm, LossFunction, Objective
-from cicf.intervention.refusals import check_cut, check_second_derivative, check_wrappers
+from cicf.intervention.refusals import (
+    check_cut,
+    check_graph,
+    check_mode,
+    check_options,
+    check_reached,
+    check_second_derivative,
+    check_wrappers,
+)
 from cicf.intervention.terms import Terms, terms_of
 from cicf.maths.hypergradient import (
+    Hypergradient,
     VirtualStep,
     hypergradient,
     leaves,
@@ -67,27 +76,23 @@ class Intervention:
         generators: Sequence[torch.Generator] = (),
         group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
-        check_cut(model, h)
-        if order not in (1, 2):
-            raise ConfigError(f"order={order!r} must be 1 (no curvature) or 2 (exact)")
+        check_options(
+            model=model,
+            loss=loss,
+            order=order,
+            chunk=chunk,
+            batch_norm=batch_norm,
+            curvature=curvature,
+        )
         check_wrappers(model, order)
-        if chunk is not None and chunk < 1:
-            raise ConfigError(
-                f"chunk={chunk} must be at least 1 sample, or None for the whole batch"
-            )
-        if batch_norm not in ("batch", "running", "frozen"):
-            raise ConfigError(f"batch_norm={batch_norm!r} must be 'batch', 'running' or 'frozen'")
-        if not 0 < curvature <= 1:
-            raise ConfigError(
-                f"curvature={curvature} must be a part of the batch, above 0, up to 1"
-            )
-        self.model, self.h, self.order, self.chunk = model, tuple(h), order, chunk
+        self.model, self.h, self.order, self.chunk = model, check_cut(model, h), order, chunk
         self.alpha = alpha
         self._objective = Objective(model, loss, batch_norm)
         self._objective.split(self.h)
         self._curvature = curvature
         self._keeps_graphs = chunk is None if keeps_graphs is None else keeps_graphs
         self._measures_before = measures_before
+        self._inspects = order == 2
         self._generators, self._group = tuple(generators), group
 
     @property
@@ -97,8 +102,10 @@ class Intervention:
 
     @alpha.setter
     def alpha(self, value: float) -> None:
-        if not (math.isfinite(value) and value >= 0):
-            raise ConfigError(f"alpha={value} must be a finite number, 0 (plain training) or more")
+        if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
+            raise ConfigError(
+                f"alpha={value!r} must be a finite number, 0 (plain training) or more"
+            )
         self._alpha = float(value)
 
     def backward(
@@ -111,13 +118,14 @@ class Intervention:
     ) -> Terms:
         """Accumulate the gradient of L_CICF into `.grad`; then call `optimizer.step()`.
 
-        `scale` multiplies the outer loss (a GradScaler's `get_scale()`). `strata` are the clusters
-        of the inner samples, of each of which `curvature` takes a part. When it raises, `.grad`,
-        buffers and random state are as they were.
+        `scale` multiplies the outer loss: `scaler.scale(torch.ones(()))` of a GradScaler. `strata`
+        are the clusters of the inner samples, of each of which `curvature` takes a part.
+        When it raises, `.grad`, buffers and random state are as they were.
         """
+        check_mode()
         theta, phi = self._objective.split(self.h)
         setting = self._setting(inner, outer, ranks=Ranks.of(self._group))
-        written: dict[str, Tensor] = {}
+        written: dict[Tensor, Tensor] = {}
         start = setting.random.capture()
         try:
             result = hypergradient(
@@ -128,34 +136,37 @@ class Intervention:
                 alpha=self.alpha,
                 order=self.order,
                 setting=setting,
-                measures_before=self._measures_before,
+                before=self._outer(outer, None, scale, setting.ranks)
+                if self._measures_before
+                else None,
             )
+            check_reached(result.g, "inner")
+            check_reached([*result.theta, *result.phi], "outer")
+            terms = self._terms(result, theta, scale, setting.ranks)
         except BaseException as error:
             setting.random.restore(start)
             check_second_derivative(error)
             raise
+        self._inspects = False
         _accumulate(theta, result.theta)
         _accumulate(phi, result.phi)
-        for name, buffer in self._objective.named_buffers():
-            buffer.copy_(written[name])
-        is_shared = setting.ranks.count > 1 and (
-            not result.is_per_sample or self._objective.couples_samples(is_outer=True)
-        )
-        is_exact = self.order == 2 and self._curvature == 1 and not is_shared
-        return terms_of(result, theta, alpha=self.alpha, scale=scale, is_exact=is_exact)
+        for buffer, value in written.items():
+            buffer.copy_(value)
+        return terms
 
     def theta_dagger(self, batches: Iterable[Batch]) -> StateDict:
         """Return the model's state at θ† = θ − α g†, with g† over all these batches (Eq. 9).
 
         This is the model to keep: Eq. 10 is minimised at θ†, not at θ. Give it the whole training
-        set. The model itself is left alone; `model.load_state_dict` takes what is returned.
+        set, shuffled if batch norm uses batch statistics, and the model in the mode it was trained
+        in. The model itself is left alone; `model.load_state_dict` takes what is returned.
         """
         theta, _ = self._objective.split(self.h)
         values = moved(theta, self._gradients(batches), self.alpha)
         state = {name: _copied(value) for name, value in self.model.state_dict().items()}
         names = {parameter: name for name, parameter in theta.items()}
         for alias, parameter in self.model.named_parameters(remove_duplicate=False):
-            if parameter in names:
+            if parameter in names and alias in state:
                 state[alias] = _copied(values[names[parameter]])
         return state
 
@@ -164,6 +175,7 @@ class Intervention:
 
         Random draws are the same at every α, so that only the step tells two values apart.
         """
+        check_mode()
         g = self._gradients(batches)
         theta, phi = map(leaves, self._objective.split(self.h))
 
@@ -171,13 +183,18 @@ class Intervention:
             setting, place = self._setting(ranks=Ranks()), moved(theta, g, alpha)
             with setting.random.unchanged():
                 sides = [self._sum(batch) for batch in batches]
-                sums = [mean_loss(side, place, phi, setting=setting).item() for side in sides]
-            return sum(sums) / sum(batch_size(batch) for batch in batches)
+                sums = [mean_loss(side, place, phi, setting=setting) for side in sides]
+            count = torch.tensor(float(sum(batch_size(batch) for batch in batches)))
+            local = torch.stack([torch.stack(sums).sum().double(), count.to(sums[0]).double()])
+            (total,) = Ranks.of(self._group).sum([local], like=[local])
+            assert total is not None
+            return float(total[0] / total[1])
 
         return loss
 
     def _gradients(self, batches: Iterable[Batch]) -> Gradients:
         """Return g† over all these batches, each sample weighing the same (Eq. 7)."""
+        check_mode()
         theta, phi = map(leaves, self._objective.split(self.h))
         setting, wrt = self._setting(ranks=Ranks()), list(theta.values())
         sums: Gradients = [None] * len(theta)
@@ -193,15 +210,22 @@ class Intervention:
             raise DataError("there are no batches to read; pass a loader that yields at least one")
         ranks = Ranks.of(self._group)
         total = ranks.total(count, wrt[0].device)
-        return [None if value is None else value / total for value in ranks.sum(sums, like=wrt)]
+        sums = ranks.sum(sums, like=wrt)
+        check_reached(sums, "inner")
+        return [None if value is None else value / total for value in sums]
 
     def _setting(self, *batches: Batch, ranks: Ranks) -> Setting:
         places = {parameter.device for parameter in self._objective.parameters()}
         places = places.union(*(devices(batch) for batch in batches))
-        return Setting(RandomSource(places, self._generators), ranks, self._keeps_graphs)
+        return Setting(
+            RandomSource(places, self._generators),
+            ranks,
+            self._keeps_graphs,
+            check_graph if self._inspects else None,
+        )
 
     def _inner(self, batch: Batch, strata: Int[Tensor, " m"] | None, ranks: Ranks) -> Side:
-        is_part = self.order == 2 and self._curvature < 1
+        is_part = self.order == 2 and self._curvature < 1 and self.alpha != 0
         option = self._sample_option(is_part=is_part)
         if is_part:
             cut = pieces.stratified(batch, self.chunk, strata=strata, part=self._curvature)
@@ -211,14 +235,18 @@ class Intervention:
         return Side(self._objective.inner_loss(is_curved=self.order == 2), cut, total, option)
 
     def _outer(
-        self, batch: Batch, written: dict[str, Tensor], scale: float | Tensor, ranks: Ranks
+        self,
+        batch: Batch,
+        written: dict[Tensor, Tensor] | None,
+        scale: float | Tensor,
+        ranks: Ranks,
     ) -> Side:
-        # With `running` the outer pass trains the statistics, for which it needs the whole batch.
-        chunk = None if self._objective.couples_samples(is_outer=True) else self.chunk
+        chunk = None if self._objective.trains_statistics() else self.chunk
         option = "" if chunk is None else f"chunk={chunk}"
         total = ranks.total(batch_size(batch), self._device)
         loss = self._objective.outer_loss(written=written, scale=scale)
-        return Side(loss, pieces.whole(batch, chunk), total, option)
+        originals = [p for p in self._objective.parameters() if p.requires_grad]
+        return Side(loss, pieces.whole(batch, chunk), total, option, originals)
 
     def _sum(self, batch: Batch) -> Side:
         """Return an inner side whose loss is the sum over its samples, wherever the batch lies."""
@@ -228,14 +256,24 @@ class Intervention:
 
     def _sample_option(self, *, is_part: bool) -> str:
         """Return the option that needs independent samples, or refuse it where they are not."""
-        option = f"curvature={self._curvature}" if is_part else ""
-        option = option if self.chunk is None else f"chunk={self.chunk}"
+        options = [f"curvature={self._curvature}"] * is_part
+        options += [] if self.chunk is None else [f"chunk={self.chunk}"]
+        option = " and ".join(options)
         if option and self._objective.couples_samples(is_outer=False):
             raise ConfigError(
                 f"{option} takes the batch apart, but batch norm by batch statistics needs it "
                 "whole; use batch_norm='running' or 'frozen', or leave the option out"
             )
         return option
+
+    def _terms(
+        self, result: Hypergradient, theta: Parameters, scale: float | Tensor, ranks: Ranks
+    ) -> Terms:
+        is_shared = ranks.count > 1 and (
+            not result.is_per_sample or self._objective.couples_samples(is_outer=True)
+        )
+        is_exact = self.order == 2 and self._curvature == 1 and not is_shared
+        return terms_of(result, theta, alpha=self.alpha, scale=scale, is_exact=is_exact)
 
     @property
     def _device(self) -> torch.device:

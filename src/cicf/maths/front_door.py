@@ -75,6 +75,11 @@ def front_door_from_joint(p_xzy: Float[Tensor, "x z y"]) -> Float[Tensor, "x y"]
 
     P(x, z) must be positive everywhere, which no deterministic mediator satisfies.
     """
+    total = float(p_xzy.sum())
+    if abs(total - 1) > 1e-4:
+        raise DataError(
+            f"the joint table sums to {total:g}, not to 1; divide counts by their total"
+        )
     return front_door_adjustment(
         effect_on_mediator(p_xzy.sum(dim=2)),
         _conditional(p_xzy, given=2).transpose(0, 1),

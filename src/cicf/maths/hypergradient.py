@@ -46,22 +46,22 @@ def hypergradient(
     alpha: float,
     order: int,
     setting: Setting,
-    measures_before: bool = False,
+    before: Side | None = None,
 ) -> Hypergradient:
     """Return the gradient of L_CICF at the leaves (θ, φ).
 
     With α = 0 it is the outer batch's own gradient, to the bit and with the same random draws. The
-    outer loss before the virtual step costs one more forward, with the draws of pass 2.
+    loss of `before` at θ is measured with the draws of pass 2, for which it costs one more forward.
     """
     start = setting.random.capture()
     has_curvature = order == 2 and alpha != 0
     step = VirtualStep(inner, theta, phi, setting=setting, has_curvature=has_curvature)
     if alpha == 0:
         setting.random.restore(start)
-    before = step.loss.new_full((), torch.nan)
-    if measures_before:
+    loss_before = step.loss.new_full((), torch.nan)
+    if before is not None:
         with setting.random.unchanged():
-            before = mean_loss(outer, theta, phi, setting=setting)
+            loss_before = mean_loss(before, theta, phi, setting=setting)
     after = gradient(outer, moved(theta, step.g, alpha), phi, setting=setting)
     v = after.gradients[: len(theta)]
     c: Gradients = step.curvature(v) if has_curvature else [None] * len(after.gradients)
@@ -71,7 +71,7 @@ def hypergradient(
         phi=result[len(theta) :],
         inner_loss=step.loss,
         outer_loss=after.loss,
-        outer_loss_before=before,
+        outer_loss_before=loss_before,
         g=step.g,
         v=v,
         c=c,
@@ -118,6 +118,7 @@ class VirtualStep:
         )
         share = self._inner.loss(self._parameters, piece.batch, then)
         if self._keeps_graphs:
+            self._inspect(share.gradients)
             self._graphs.append(share.gradients)
         return share._replace(gradients=[_detached(value) for value in share.gradients])
 
@@ -125,16 +126,25 @@ class VirtualStep:
         everything = list(self._parameters.values())
         if self._keeps_graphs:
             # Taken off the list, so that each graph is freed before the next is walked.
-            c = _pull_back(self._graphs.pop(0), v, everything)
-            return Derivative(self.loss, c, self.is_per_sample)
+            g = self._graphs.pop(0)
+
+            def walk(_: Tensor) -> Derivative:
+                return Derivative(self.loss, _pull_back(g, v, everything), self.is_per_sample)
+
+            return self._inner.loss(self._parameters, None, walk)
 
         def then(loss: Tensor) -> Derivative:
             weighted = loss if piece.weights is None else loss * piece.weights.to(loss)
             share = derive(weighted, self._theta, side=self._inner, piece=piece, keeps_graph=True)
+            self._inspect(share.gradients)
             return share._replace(gradients=_pull_back(share.gradients, v, everything))
 
         self._setting.random.restore(state)
         return self._inner.loss(self._parameters, piece.batch, then)
+
+    def _inspect(self, g: Gradients) -> None:
+        if self._setting.inspect is not None:
+            self._setting.inspect(g)
 
 
 def gradient(side: Side, theta: Parameters, phi: Parameters, *, setting: Setting) -> Derivative:

@@ -26,10 +26,11 @@ class Derivative(NamedTuple):
     is_per_sample: bool
 
 
-Loss = Callable[[Parameters, Batch, Callable[[Tensor], Derivative]], Derivative]
+Loss = Callable[[Parameters, Batch | None, Callable[[Tensor], Derivative]], Derivative]
 """parameters, batch, then → then(loss), a loss of one value per sample [m] or one for the batch.
 
-`then` is called while the parameters are in place, because checkpoints recompute the forward.
+`then` is called while the parameters are in place, because checkpoints recompute the forward when
+they are differentiated; without a batch nothing is evaluated, and `then` gets an empty tensor.
 """
 
 
@@ -48,21 +49,27 @@ class Side:
     """Is one of the two batches of a step: its loss, its pieces, its samples over all ranks.
 
     `option` names what needs one value per sample, such as "chunk=32"; it is empty if nothing does.
+    `originals` are tensors that the loss must not depend on, since others stand for them.
     """
 
     loss: Loss
     pieces: Sequence[Piece]
     total: int
     option: str = ""
+    originals: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Is what the passes share: the randomness, the ranks, and whether pass 1 keeps its graphs."""
+    """Is what the passes share: the randomness, the ranks, whether pass 1 keeps its graphs.
+
+    `inspect` is shown the graph of g† before it is differentiated.
+    """
 
     random: RandomSource
     ranks: Ranks
     keeps_graphs: bool
+    inspect: Callable[[Gradients], None] | None = None
 
 
 def derive(
@@ -72,8 +79,17 @@ def derive(
     share = _share(loss, side, piece)
     if not (share.requires_grad and wrt):
         return Derivative(share.detach(), [None] * len(wrt), loss.ndim == 1)
-    found = torch.autograd.grad(share, wrt, create_graph=keeps_graph, allow_unused=True)
-    return Derivative(share.detach(), list(found), loss.ndim == 1)
+    found = torch.autograd.grad(
+        share, [*wrt, *side.originals], create_graph=keeps_graph, allow_unused=True
+    )
+    if any(value is not None for value in found[len(wrt) :]):
+        raise ConfigError(
+            "the loss uses a parameter by a reference that the step cannot see (kept in a list, a "
+            "closure or a cache); reach it through the model, or register it in the module"
+        )
+    return Derivative(
+        share.detach(), [_dense(value) for value in found[: len(wrt)]], loss.ndim == 1
+    )
 
 
 def total(shares: Iterable[Derivative], wrt: Sequence[Tensor], ranks: Ranks) -> Derivative:
@@ -97,7 +113,13 @@ def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return a + b
 
 
+def _dense(value: Tensor | None) -> Tensor | None:
+    return value.to_dense() if value is not None and value.is_sparse else value
+
+
 def _share(loss: Tensor, side: Side, piece: Piece) -> Float[Tensor, ""]:
+    if not isinstance(loss, Tensor):
+        raise DataError(f"the loss is a {type(loss).__name__}; return a tensor")
     if loss.shape == (piece.size,):
         return loss.sum() / side.total
     if loss.ndim != 0:

@@ -29,7 +29,7 @@ def proportional_counts(sizes: Int[Tensor, " k"], m: int, offset: int) -> Int[Te
 def largest_remainder_counts(sizes: Int[Tensor, " k"], m: int) -> Int[Tensor, " k"]:
     """Return N_k = M P(K_k) rounded once and for all; Σ N_k = M.
 
-    A cluster smaller than about N / 2M gets no place, ever, which biases Eq. 7.
+    Of clusters smaller than N / M some get no place, ever, which biases Eq. 7.
     """
     n = int(sizes.sum())
     counts = sizes * m // n
@@ -122,13 +122,15 @@ def stratified_standard_error(clusters: Clusters, counts: Int[Tensor, " k"]) -> 
 
     This is the error of Σ_k P(K_k) ĝ_k; Eq. 7 weights by N_k / M instead: see `estimator_error`.
     """
-    if bool((counts < 1).any()):
+    outside = (counts < 1) | (counts > clusters.sizes)
+    if bool(outside.any()):
+        k = int(outside.nonzero()[0])
         raise ConfigError(
-            f"N_k=0 for cluster {int((counts < 1).nonzero()[0])}, but Eq. 19 divides by N_k; "
-            "raise M, or use estimator_error, which holds for any N_k"
+            f"N_k={int(counts[k])} for cluster {k} of {int(clusters.sizes[k])}, but Eq. 19 holds "
+            "for 1 to all images of a cluster; use estimator_error, which holds for any N_k"
         )
     terms = clusters.shares.square() / counts * clusters.variances
-    return (terms * _finite_populations(counts, clusters.sizes)).sum()
+    return (terms * _finite_populations(counts, clusters)).sum()
 
 
 def stratified_standard_error_approximation(clusters: Clusters, *, m: int) -> Float[Tensor, ""]:
@@ -177,7 +179,7 @@ def estimator_error(clusters: Clusters, counts: Int[Tensor, " k"]) -> EstimatorE
     """
     m = counts.sum()
     rest = counts % clusters.sizes
-    within = rest * _finite_populations(rest, clusters.sizes) * clusters.variances
+    within = rest * _finite_populations(rest, clusters) * clusters.variances
     bias = expected_stratified_gradient(clusters, counts) - clusters.shares @ clusters.means
     return EstimatorError(within.sum() / m**2, bias.square().sum())
 
@@ -202,7 +204,7 @@ def _finite_population(m: int, n: int) -> float:
     return 0.0 if n == 1 else 1 - (m - 1) / (n - 1)
 
 
-def _finite_populations(counts: Int[Tensor, " k"], sizes: Int[Tensor, " k"]) -> Float[Tensor, " k"]:
+def _finite_populations(counts: Int[Tensor, " k"], clusters: Clusters) -> Float[Tensor, " k"]:
     """Return 1 − (N_k − 1) / (N_k^K − 1); 0 for a cluster of one, which has no variance to give."""
-    ratio = (counts - 1) / (sizes - 1).clamp(min=1).to(torch.float64)
-    return torch.where(sizes == 1, torch.zeros_like(ratio), 1 - ratio)
+    others = (clusters.sizes - 1).clamp(min=1).to(clusters.variances.dtype)
+    return torch.where(clusters.sizes == 1, torch.zeros_like(others), 1 - (counts - 1) / others)

@@ -1,0 +1,114 @@
+"""Folders of images, and what they may get wrong."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from cicf import DataError
+from cicf.data.folder import load_folder
+from cicf.data.images import read_image
+
+
+def write(path: Path, colour: tuple[int, int, int] = (255, 0, 0), kind: str | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (6, 4), colour).save(path, format=kind)
+    return path
+
+
+def two_classes(root: Path, *domains: str) -> Path:
+    for domain in domains or ("",):
+        for label in ("cat", "dog"):
+            for index in range(3):
+                write(root / domain / label / f"{index}.png", (40 * index, 0, 0))
+    return root
+
+
+def test_folders_of_classes_are_one_domain(tmp_path: Path) -> None:
+    data = load_folder(two_classes(tmp_path))
+    assert data.classes == ("cat", "dog")
+    assert data.domains == ("all",)
+    assert data.y.tolist() == [0, 0, 0, 1, 1, 1]
+    image, label, domain = data[4]
+    assert image.shape == (3, 4, 6)
+    assert image[0, 0, 0] == 40
+    assert (label, domain) == (1, 0)
+
+
+def test_folders_of_domains_keep_their_names(tmp_path: Path) -> None:
+    data = load_folder(two_classes(tmp_path, "Real World", "art"))
+    assert data.domains == ("Real World", "art")
+    assert data.domain.tolist() == [0] * 6 + [1] * 6
+    assert len(data.without("art")) == 6
+    assert data.of("art").images.paths[0].parts[-3] == "art"
+
+
+def test_hidden_and_foreign_files_are_ignored(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    write(tmp_path / ".cache" / "cat" / "0.png")
+    write(tmp_path / "cat" / ".hidden.png")
+    (tmp_path / "cat" / "notes.txt").write_text("no image")
+    assert len(load_folder(tmp_path)) == 6
+
+
+def test_endings_that_lie_are_read_by_their_bytes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.png", kind="JPEG")
+    assert read_image(path).shape == (3, 4, 6)
+
+
+def test_grey_and_transparent_images_become_rgb(tmp_path: Path) -> None:
+    for mode in ("L", "RGBA", "P", "1", "I;16"):
+        path = tmp_path / "image.png"
+        Image.new(mode, (6, 4)).save(path)
+        assert read_image(path).shape == (3, 4, 6)
+
+
+def truncated(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = torch.randint(256, (64, 64, 3), dtype=torch.uint8)
+    Image.fromarray(noise.numpy()).save(path)
+    path.write_bytes(path.read_bytes()[:4000])
+    return path
+
+
+def test_unreadable_images_are_named_or_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    two_classes(tmp_path)
+    bad = truncated(tmp_path / "cat" / "broken.png")
+    (tmp_path / "dog" / "text.jpg").write_text("no image")
+    with pytest.raises(DataError, match=rf"2 of 8 images cannot be read, the first is {bad}"):
+        load_folder(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert len(load_folder(tmp_path, skips_unreadable=True)) == 6
+    assert [record.message for record in caplog.records] == [
+        f"left out {bad}, which cannot be read",
+        f"left out {tmp_path / 'dog' / 'text.jpg'}, which cannot be read",
+    ]
+
+
+def test_folders_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no folder"):
+        load_folder(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="holds no images"):
+        load_folder(tmp_path)
+    write(tmp_path / "one" / "cat" / "0.png")
+    write(tmp_path / "one" / "cat" / "1.png")
+    with pytest.raises(DataError, match="has one class only, 'cat'"):
+        load_folder(tmp_path / "one")
+    write(tmp_path / "one" / "dog" / "0.png")
+    with pytest.raises(DataError, match=r"class 'dog' of .* has one image"):
+        load_folder(tmp_path / "one")
+    two_classes(tmp_path / "mixed", "art")
+    write(tmp_path / "mixed" / "cat" / "0.png")
+    with pytest.raises(DataError, match=r"mixes class/image.jpg \(cat/0.png\)"):
+        load_folder(tmp_path / "mixed")
+
+
+def test_subsets_read_the_right_files(tmp_path: Path) -> None:
+    data = load_folder(two_classes(tmp_path))
+    part = data.subset(torch.tensor([5, 1]))
+    assert [int(part[i][0][0, 0, 0]) for i in range(2)] == [80, 40]
+    assert part.y.tolist() == [1, 0]
