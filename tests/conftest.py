@@ -21,11 +21,11 @@ def real_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def seeded() -> Iterator[None]:
-    """Start every test from the same random state and leave torch's defaults as they were."""
+    """Start every test from the same random state and from single precision."""
     torch.manual_seed(0)
-    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
     yield
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture
