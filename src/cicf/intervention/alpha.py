@@ -89,7 +89,8 @@ def suggest_alpha(
             break
         middle = math.sqrt(good * bad)
         good, bad = (middle, bad) if lowers(middle) else (good, middle)
-    best = min(tried, key=lambda alpha: math.inf if math.isnan(tried[alpha]) else tried[alpha])
+    # The first that was tried lowers the loss, so a NaN, which no number is above, is never kept.
+    best = min(tried, key=lambda alpha: tried[alpha])
     return AlphaCurve(good, best, start, tuple(sorted(tried.items())))
 
 
