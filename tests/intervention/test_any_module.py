@@ -277,6 +277,64 @@ def test_buffers_that_pieces_disagree_about_are_refused_before_anything_is_writt
     assert model.head.weight.grad is None
 
 
+def test_pieces_disagree_also_when_the_first_leaves_a_buffer_alone() -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(192, 3)
+            self.register_buffer("small", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) < 4:
+                self.small += 1
+            out: Tensor = self.head(x.flatten(1))
+            return out
+
+    with pytest.raises(ConfigError, match="depends on the size of the batch or on its pieces"):
+        stepped(Late(), chunk=4)
+
+
+class Recurrent(nn.Module):
+    """Keeps its weights in a list of its own, as torch's recurrent layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.rnn, self.head = nn.Linear(24, 6), nn.GRU(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = self.embed(x.transpose(1, 2).flatten(2)).transpose(0, 1)
+        out: Tensor = self.head(self.rnn(steps)[0][-1])
+        return out
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk": 3}])
+def test_recurrent_layers_move_with_their_weights(options: dict[str, object]) -> None:
+    model, epsilon = Recurrent(), 1e-5
+    found = stepped(model, h=("embed",), **options)["rnn.weight_hh_l0"]
+    weight, direction = model.rnn.weight_hh_l0, torch.randn(15, 5)
+
+    def loss() -> float:
+        (x, y), (x_outer, y_outer) = images(10, 1), images(6, 2)
+        moving = [*model.rnn.parameters(), *model.head.parameters()]
+        g = torch.autograd.grad(F.cross_entropy(model(x), y), moving)
+        moved = copy.deepcopy(model)
+        with torch.no_grad():
+            for p, slope in zip(
+                [*moved.rnn.parameters(), *moved.head.parameters()], g, strict=True
+            ):
+                p -= 0.3 * slope
+        return F.cross_entropy(moved(x_outer), y_outer).item()
+
+    values = []
+    for sign in (1, -2):
+        with torch.no_grad():
+            weight += sign * epsilon * direction
+        values.append(loss())
+    assert float((found * direction).sum()) == pytest.approx(
+        (values[0] - values[1]) / (2 * epsilon), rel=1e-6
+    )
+
+
 def test_instance_norm_tracks_the_whole_outer_batch() -> None:
     def build() -> nn.Sequential:
         norm = nn.InstanceNorm2d(4, track_running_stats=True)

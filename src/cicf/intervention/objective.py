@@ -94,6 +94,15 @@ class Objective(nn.Module):
         with self._batch_norm(is_outer=True):
             return any(norm.training and norm.running_mean is not None for norm in _norms(self))
 
+    def write(self, written: dict[Tensor, Tensor]) -> None:
+        """Write what the outer pass left in the buffers, where it differs from what is there."""
+        # Statistics always move; looking whether they did would wait for the device.
+        moving = _statistics(self, is_trained=True)
+        # All are looked at before one is written: buffers may share their memory.
+        changed = [b for b, value in written.items() if b in moving or not torch.equal(b, value)]
+        for buffer in changed:
+            buffer.copy_(written[buffer])
+
     def _function(
         self,
         *,
@@ -120,10 +129,12 @@ class Objective(nn.Module):
                 result: Derivative = functional_call(
                     self, slots, (batch, scaled), tie_weights=False
                 )
+                still = _statistics(self, is_trained=False)
             if written is not None:
                 for place, value in slots.items():
-                    if not isinstance(places[place], nn.Parameter):
-                        _keep(written, places[place], value)
+                    buffer = places[place]
+                    if not isinstance(buffer, nn.Parameter) and buffer not in still:
+                        _keep(written, buffer, value.detach())
             return result
 
         return loss
@@ -164,17 +175,20 @@ def _places(root: nn.Module) -> list[tuple[list[str], Tensor]]:
 
 
 def _keep(written: dict[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-    """Keep what the outer pass wrote to a buffer; its pieces may not disagree about it."""
-    # By value: batch norm moves its statistics without counting it as a change in place.
-    if torch.equal(value, buffer) and buffer not in written:
-        return
+    """Keep what the outer pass left in a buffer; its pieces may not disagree about it."""
     is_same = buffer not in written or torch.equal(written[buffer], value)
     if value.shape != buffer.shape or not is_same:
         raise ConfigError(
             f"a buffer of shape {list(buffer.shape)} takes on a value that depends on the size of "
             "the batch or on its pieces; leave chunk out, or keep the value outside of buffers"
         )
-    written[buffer] = value.detach().clone()
+    written[buffer] = value
+
+
+def _statistics(module: nn.Module, *, is_trained: bool) -> set[Tensor]:
+    """Return the running statistics that move in this pass, or those that stay."""
+    norms = (norm for norm in _norms(module) if norm.training == is_trained)
+    return {buffer for norm in norms for buffer in norm.buffers(recurse=False)}
 
 
 def _is_within(name: str, prefixes: Sequence[str]) -> bool:

@@ -126,6 +126,7 @@ class Intervention:
         theta, phi = self._objective.split(self.h)
         setting = self._setting(inner, outer, ranks=Ranks.of(self._group))
         written: dict[Tensor, Tensor] = {}
+        before = self._outer(outer, None, scale, setting.ranks) if self._measures_before else None
         start = setting.random.capture()
         try:
             result = hypergradient(
@@ -136,9 +137,7 @@ class Intervention:
                 alpha=self.alpha,
                 order=self.order,
                 setting=setting,
-                before=self._outer(outer, None, scale, setting.ranks)
-                if self._measures_before
-                else None,
+                before=before,
             )
             check_reached(result.g, "inner")
             check_reached([*result.theta, *result.phi], "outer")
@@ -150,8 +149,7 @@ class Intervention:
         self._inspects = False
         _accumulate(theta, result.theta)
         _accumulate(phi, result.phi)
-        for buffer, value in written.items():
-            buffer.copy_(value)
+        self._objective.write(written)
         return terms
 
     def theta_dagger(self, batches: Iterable[Batch]) -> StateDict:
@@ -175,7 +173,6 @@ class Intervention:
 
         Random draws are the same at every α, so that only the step tells two values apart.
         """
-        check_mode()
         g = self._gradients(batches)
         theta, phi = map(leaves, self._objective.split(self.h))
 
