@@ -277,6 +277,24 @@ def test_buffers_that_pieces_disagree_about_are_refused_before_anything_is_writt
     assert model.head.weight.grad is None
 
 
+def test_large_constants_are_copied_once_for_all_inner_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    model.register_buffer("constant", torch.zeros(777))
+    copied: list[int] = []
+    clone = Tensor.clone
+
+    def counting(self: Tensor, *args: object, **options: object) -> Tensor:
+        copied.append(self.numel())
+        return clone(self, *args, **options)
+
+    monkeypatch.setattr(Tensor, "clone", counting)
+    stepped(model, chunk=1)
+    inner, outer_before, outer_pieces = 1, 1, 6
+    assert copied.count(777) == inner + outer_before + outer_pieces
+
+
 def test_pieces_disagree_also_when_the_first_leaves_a_buffer_alone() -> None:
     class Late(nn.Module):
         def __init__(self) -> None:

@@ -114,13 +114,18 @@ class Objective(nn.Module):
         places = {aliases[0]: tensor for aliases, tensor in _places(self)}
         # A scale on a device is not looked at: that would wait for the device.
         is_plain = not isinstance(scale, Tensor) and scale == 1
+        # Copies, or batch norm would track the statistics of steps that are never taken.
+        copies: dict[Tensor, Tensor] = {}
 
         def loss(
             parameters: Parameters, batch: Batch | None, then: Callable[[Tensor], Derivative]
         ) -> Derivative:
             new = {places[name]: value for name, value in parameters.items()}
-            # Copies, or batch norm would track the statistics of steps that are never taken.
-            new.update({buffer: buffer.clone() for buffer in self.buffers()})
+            if written is not None:
+                # What each piece leaves in its copies is compared with the others'.
+                copies.clear()
+            _renew(copies, self)
+            new.update(copies)
             slots = {place: new[tensor] for place, tensor in places.items() if tensor in new}
             scaled = then if is_plain else lambda value: then(value * scale)
             with self._batch_norm(is_outer=is_outer), kernel(), torch.enable_grad():
@@ -172,6 +177,15 @@ def _places(root: nn.Module) -> list[tuple[list[str], Tensor]]:
         for local, tensor in store.items()
         if tensor is not None
     ]
+
+
+def _renew(copies: dict[Tensor, Tensor], module: nn.Module) -> None:
+    """Copy the buffers again whose copies may have changed, so that a constant is copied once."""
+    # Norms move their statistics without counting it as a change in place.
+    moving = _statistics(module, is_trained=True)
+    for buffer in module.buffers():
+        if buffer not in copies or buffer in moving or copies[buffer]._version > 0:
+            copies[buffer] = buffer.clone()
 
 
 def _keep(written: dict[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
