@@ -107,6 +107,26 @@ def test_folders_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
         load_folder(tmp_path / "mixed")
 
 
+def test_a_domain_may_be_called_all(tmp_path: Path) -> None:
+    assert load_folder(two_classes(tmp_path, "all", "art")).domains == ("all", "art")
+
+
+def test_images_in_the_wrong_place_are_named(tmp_path: Path) -> None:
+    deep = write(two_classes(tmp_path / "deep") / "a" / "b" / "c" / "0.png")
+    with pytest.raises(DataError, match=f"{deep} lies neither in class/ nor in domain/class/"):
+        load_folder(tmp_path / "deep")
+    loose = write(two_classes(tmp_path / "loose") / "thumbnail.png")
+    with pytest.raises(DataError, match=f"{loose} lies neither"):
+        load_folder(tmp_path / "loose")
+
+
+def test_folder_of_nothing_but_unreadable_images_is_refused(tmp_path: Path) -> None:
+    truncated(tmp_path / "cat" / "0.png")
+    truncated(tmp_path / "dog" / "0.png")
+    with pytest.raises(DataError, match="none of the 2 images"):
+        load_folder(tmp_path, skips_unreadable=True)
+
+
 def test_subsets_read_the_right_files(tmp_path: Path) -> None:
     data = load_folder(two_classes(tmp_path))
     part = data.subset(torch.tensor([5, 1]))

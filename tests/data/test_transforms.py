@@ -24,7 +24,8 @@ def test_an_image_is_augmented_by_its_seed_alone(augment: str, policy: str) -> N
     transform.training(picture(), 3)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert torch.equal(before, torch.get_rng_state())
-    assert len({tuple(x.flatten().tolist()) for x in first}) == 1 if augment == "none" else True
+    different = len({tuple(x.flatten().tolist()) for x in first})
+    assert different == 1 if augment == "none" else different > 5
     assert all(x.shape == (3, 16, 16) and x.isfinite().all() for x in first)
 
 

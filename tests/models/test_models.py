@@ -101,6 +101,18 @@ def own_network(num_classes: int) -> nn.Module:
 NOT_A_FUNCTION = 3
 
 
+def partly_frozen_network(num_classes: int) -> nn.Module:
+    network = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(192, num_classes))
+    network[0].eval()
+    return network
+
+
+def test_parts_that_a_builder_froze_stay_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
+    model = build_model("mine:partly_frozen_network", num_classes=3, cut="0", image_size=8)
+    assert [model.training, model.network[0].training] == [True, False]
+
+
 def test_own_builder_is_named_by_its_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
     model = build_model("mine:own_network", num_classes=5, image_size=8)
@@ -116,6 +128,7 @@ def test_own_builder_is_named_by_its_import_path(monkeypatch: pytest.MonkeyPatch
         ({"name": "nowhere:builder"}, "cannot be imported"),
         ({"name": "mine:NOT_A_FUNCTION"}, "is not a function"),
         ({"name": "mine:own_network", "image_size": 16}, "cannot take images of 16 pixels"),
+        ({"name": "vit_b_32", "image_size": 64}, "cannot take images of 64 pixels"),
         ({"name": "digits_cnn", "cut": "Z_4"}, "cut='Z_4' is no stage.*did you mean 'Z_3'"),
         ({"name": "digits_cnn", "cut": "blok1"}, "did you mean 'block1'"),
         ({"name": "fcn_resnet50"}, "is not known"),

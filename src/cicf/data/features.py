@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from cicf.core import ConfigError, DataError, did_you_mean
+from cicf.core.modes import evaluating
 from cicf.data.strata import whole_numbers
 
 _BATCH = 256
@@ -34,7 +35,7 @@ def pooled_features(
     The model is run in evaluation mode, without a graph, and left as it was.
     """
     seen: list[Tensor] = []
-    with _watched(model, layer, seen), _evaluating(model), torch.no_grad():
+    with _watched(model, layer, seen), evaluating(model), torch.no_grad():
         model(images)
     if not seen:
         which = "the last linear layer" if layer is None else f"layer={layer!r}"
@@ -139,17 +140,6 @@ def _watched(model: nn.Module, layer: str | None, seen: list[Tensor]) -> Iterato
         yield
     finally:
         handle.remove()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    trained = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in trained:
-            module.training = True
 
 
 def _pooled(output: Tensor) -> Float[Tensor, "n d"]:

@@ -37,6 +37,8 @@ def load_folder(root: Path, *, skips_unreadable: bool = False) -> DomainDataset:
             f"{len(bad)} of {len(found)} images cannot be read, the first is {first}; "
             "remove them, or pass --skip-unreadable"
         )
+    if len(bad) == len(found):
+        raise DataError(f"none of the {len(found)} images in {root} can be read; check the folder")
     for path in sorted(bad):
         _log.warning("left out %s, which cannot be read", path)
     return _dataset([entry for entry in found if entry[2] not in bad], root)
@@ -68,21 +70,28 @@ def _dataset(found: list[tuple[str, str, Path]], root: Path) -> DomainDataset:
 
 def _found(root: Path) -> list[tuple[str, str, Path]]:
     """Return (domain, class, file) of every image, in the order of their paths."""
-    entries = []
-    for path in sorted(root.rglob("*")):
-        parts = path.relative_to(root).parts
-        is_hidden = any(part.startswith(".") for part in parts)
-        if is_hidden or path.suffix.lower() not in ENDINGS or not path.is_file():
-            continue
-        if len(parts) == 2:
-            entries.append((ONLY_DOMAIN, parts[0], path))
-        elif len(parts) == 3:
-            entries.append((parts[0], parts[1], path))
-    depths = {domain == ONLY_DOMAIN for domain, _, _ in entries}
-    if len(depths) > 1:
-        shallow = next(path for domain, _, path in entries if domain == ONLY_DOMAIN)
+    paths = [path for path in sorted(root.rglob("*")) if _is_image(path, root)]
+    by_depth: dict[int, Path] = {}
+    for path in paths:
+        by_depth.setdefault(len(path.relative_to(root).parts), path)
+    for depth, path in by_depth.items():
+        if depth not in (2, 3):
+            raise DataError(
+                f"{path} lies neither in class/ nor in domain/class/ below {root}; move it, or "
+                "name the folder that holds the classes or the domains"
+            )
+    if len(by_depth) > 1:
         raise DataError(
-            f"{root} mixes class/image.jpg ({shallow.relative_to(root)}) with "
-            "domain/class/image.jpg; use one layout"
+            f"{root} mixes class/image.jpg ({by_depth[2].relative_to(root)}) with "
+            f"domain/class/image.jpg ({by_depth[3].relative_to(root)}); use one layout"
         )
-    return entries
+    names = [path.relative_to(root).parts[:-1] for path in paths]
+    return [
+        (name[0] if len(name) == 2 else ONLY_DOMAIN, name[-1], path)
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def _is_image(path: Path, root: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return not is_hidden and path.suffix.lower() in ENDINGS and path.is_file()

@@ -109,20 +109,20 @@ def check_graph(g: Gradients) -> None:
 
 def check_second_derivative(error: BaseException) -> None:
     """Say in a sentence what torch's error means when an operation has no second derivative."""
-    if isinstance(error, RuntimeError) and "does not currently support double backward" in str(
-        error
-    ):
+    if not isinstance(error, RuntimeError):
+        return
+    if "does not currently support double backward" in str(error):
         raise ConfigError(
             "a function in the model or the loss is compiled, and compiled code has no second "
             "derivative; use it uncompiled, or order=1"
         ) from error
-    if isinstance(error, RuntimeError) and "use_reentrant" in str(error):
+    if "use_reentrant" in str(error):
         raise ConfigError(
             "the model has a reentrant checkpoint, which torch.autograd.grad cannot pass; call "
             "torch.utils.checkpoint with use_reentrant=False"
         ) from error
     found = re.search(r"derivative for (\S+) is not implemented", str(error))
-    if isinstance(error, RuntimeError) and found:
+    if found:
         raise ConfigError(
             f"torch has no second derivative of an operation in the model ({found[1]}); use "
             "order=1, or put another in its place (for nn.Hardsigmoid: F.relu6(x + 3) / 6)"

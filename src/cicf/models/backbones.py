@@ -10,6 +10,7 @@ from torch import nn
 from torchvision import models
 
 from cicf.core import ConfigError, did_you_mean
+from cicf.core.modes import evaluating
 from cicf.models.digits_cnn import DigitsCnn
 from cicf.models.split import SplitModel, modules_until
 
@@ -104,17 +105,14 @@ def _own_builder(name: str) -> Builder:
 
 
 def _check_logits(network: nn.Module, name: str, image: torch.Tensor, num_classes: int) -> None:
-    was_training = network.training
     try:
-        with torch.no_grad():
-            found = network.eval()(image)
-    except RuntimeError as error:
+        with evaluating(network), torch.no_grad():
+            found = network(image)
+    except (RuntimeError, AssertionError, ValueError) as error:
         raise ConfigError(
             f"model={name!r} cannot take images of {image.shape[-1]} pixels ({error}); "
             "use another image size"
         ) from error
-    finally:
-        network.train(was_training)
     shape = list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
     if shape != [1, num_classes]:
         raise ConfigError(

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cicf.core import ConfigError, did_you_mean
+from cicf.core.modes import evaluating
 
 
 class SplitModel(nn.Module):
@@ -51,12 +52,10 @@ def modules_until(
         for each, module in modules.items()
         if each
     ]
-    was_training = network.training
     try:
-        with torch.no_grad():
-            network.eval()(image)
+        with evaluating(network), torch.no_grad():
+            network(image)
     finally:
-        network.train(was_training)
         for handle in handles:
             handle.remove()
     if name not in done:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import NamedTuple
 from urllib.error import URLError
 
@@ -88,20 +89,12 @@ def _read(path: Path) -> Mapping[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         return _unwrapped(torch.load(path, map_location="cpu", weights_only=True), path)
-    except (SafetensorError, RuntimeError, OSError, EOFError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    except Exception as error:
-        if type(error).__name__ != "UnpicklingError":
-            raise
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    reason = str(error).splitlines()[0]
-    return DataError(
-        f"{path} cannot be read as weights ({reason}); pass a .safetensors file, or a .pth file "
-        "that holds a state dict and no code"
-    )
+    except (SafetensorError, UnpicklingError, RuntimeError, OSError, EOFError, ValueError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(
+            f"{path} cannot be read as weights ({reason}); pass a .safetensors file, or a .pth "
+            "file that holds a state dict and no code"
+        ) from error
 
 
 def _unwrapped(content: object, path: Path) -> Mapping[str, Tensor]:
