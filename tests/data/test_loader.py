@@ -8,6 +8,7 @@ from cicf.core.draw import Draw
 from cicf.data.domains import DomainDataset
 from cicf.data.loader import Draws, iterate
 from cicf.data.protocol import hold_out, leave_one_domain_out
+from cicf.data.sampling import Samplers
 from cicf.data.transforms import HALF, Transform
 
 
@@ -69,8 +70,7 @@ def draws(augment: str = "basic") -> Draws:
     return Draws(
         data,
         Transform(8, *HALF, augment=augment),
-        outer=RandomSampler(60, size=8, seed=3),
-        inner=StratifiedSampler(strata, size=12, seed=3),
+        Samplers(RandomSampler(60, size=8, seed=3), StratifiedSampler(strata, size=12, seed=3)),
         seed=3,
     )
 
@@ -99,8 +99,7 @@ def test_reading_draws_leaves_the_random_state_alone() -> None:
 def test_images_labels_and_domains_belong_together() -> None:
     draw = draws(augment="none")[4]
     assert draw.inner is not None
-    for samples in draw:
-        assert samples is not None
+    for samples in (draw.outer, draw.inner):
         pixels = (samples.x[:, 0, 0, 0] * 0.5 + 0.5) * 255
         assert torch.equal(pixels.round().long(), samples.place)
         assert torch.equal(samples.y, samples.place % 2)
@@ -112,7 +111,7 @@ def test_one_image_is_augmented_differently_in_different_places() -> None:
     noise = torch.randint(256, (60, 3, 8, 8), dtype=torch.uint8)
     data = DomainDataset(noise, data.y, data.domain, data.classes, data.domains)
     transform = Transform(8, *HALF, augment="basic")
-    every = Draws(data, transform, outer=RandomSampler(60, size=60), inner=None, seed=0)
+    every = Draws(data, transform, Samplers(RandomSampler(60, size=60), None), seed=0)
     first, second = every[0], every[1]
     assert first.inner is None
     of_first, of_second = (

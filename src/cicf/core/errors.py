@@ -16,6 +16,10 @@ class DataError(CicfError):
     """Says that data, a batch or a table is not what it has to be."""
 
 
+class TrainingError(CicfError):
+    """Says that a training cannot go on."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence: the nearest known names, or all of them if none is near."""
     known = list(known)

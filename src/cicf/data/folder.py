@@ -39,8 +39,9 @@ def load_folder(root: Path, *, skips_unreadable: bool = False) -> DomainDataset:
         )
     if len(bad) == len(found):
         raise DataError(f"none of the {len(found)} images in {root} can be read; check the folder")
-    for path in sorted(bad):
-        _log.warning("left out %s, which cannot be read", path)
+    if bad:
+        names = "".join(f"\n  {path}" for path in sorted(bad))
+        _log.warning("left out %d of %d images, unreadable:%s", len(bad), len(found), names)
     return _dataset([entry for entry in found if entry[2] not in bad], root)
 
 

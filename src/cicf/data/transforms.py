@@ -57,13 +57,17 @@ class Transform:
         return self._normalised(image)
 
     def evaluation(self, image: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 s s"]:
+        """Return the centre of the image as the network takes it."""
+        return self._normalised(self.centre(image))
+
+    def centre(self, image: UInt8[Tensor, "3 h w"]) -> UInt8[Tensor, "3 s s"]:
         """Return the centre of the image, its short side scaled to the size."""
         height, width = image.shape[1:]
         scale = self.size / min(height, width)
         sides = max(self.size, round(height * scale)), max(self.size, round(width * scale))
         image = _resized(image, *sides)
         top, left = (sides[0] - self.size) // 2, (sides[1] - self.size) // 2
-        return self._normalised(image[:, top : top + self.size, left : left + self.size])
+        return image[:, top : top + self.size, left : left + self.size]
 
     def _normalised(self, image: UInt8[Tensor, "3 s s"]) -> Float[Tensor, "3 s s"]:
         mean, std = torch.tensor(self.mean)[:, None, None], torch.tensor(self.std)[:, None, None]

@@ -24,6 +24,7 @@ def check_options(
     chunk: int | None,
     batch_norm: str,
     curvature: float,
+    max_step_ratio: float,
 ) -> None:
     """Refuse values that an option of the step cannot have."""
     if not isinstance(model, nn.Module):
@@ -38,6 +39,10 @@ def check_options(
         raise ConfigError(f"batch_norm={batch_norm!r} must be 'batch', 'running' or 'frozen'")
     if not isinstance(curvature, int | float) or not 0 < curvature <= 1:
         raise ConfigError(f"curvature={curvature!r} must be a part of the batch, above 0, up to 1")
+    if not isinstance(max_step_ratio, int | float) or not max_step_ratio > 0:
+        raise ConfigError(
+            f"max_step_ratio={max_step_ratio!r} must be above 0, or infinite for no bound"
+        )
 
 
 def check_cut(model: nn.Module, h: Iterable[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from cicf.intervention.terms import Terms, terms_of
 from cicf.maths.hypergradient import (
     Hypergradient,
     VirtualStep,
+    bounded_alpha,
     hypergradient,
     leaves,
     mean_loss,
@@ -57,7 +58,8 @@ class Intervention:
     `h` names the modules or parameters before Z; all others are θ and take the virtual step. With
     `chunk`, memory does not grow with M: each pass goes through the batch in pieces, and pass 3
     recomputes pass 1 unless `keeps_graphs`. `curvature` < 1 makes pass 3 of a stratified part of
-    the inner batch: unbiased, cheaper, not exact. There is no safeguard: α is what you give it.
+    the inner batch: unbiased, cheaper, not exact. `max_step_ratio` lowers α in each step so that
+    ‖α g†‖ / ‖θ‖ stays below it; without, there is no safeguard: α is what you give it.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Intervention:
         batch_norm: BatchNorm = "batch",
         keeps_graphs: bool | None = None,
         curvature: float = 1.0,
+        max_step_ratio: float = math.inf,
         measures_before: bool = True,
         generators: Sequence[torch.Generator] = (),
         group: torch.distributed.ProcessGroup | None = None,
@@ -83,13 +86,14 @@ class Intervention:
             chunk=chunk,
             batch_norm=batch_norm,
             curvature=curvature,
+            max_step_ratio=max_step_ratio,
         )
         check_wrappers(model, order)
         self.model, self.h, self.order, self.chunk = model, check_cut(model, h), order, chunk
         self.alpha = alpha
         self._objective = Objective(model, loss, batch_norm)
         self._objective.split(self.h)
-        self._curvature = curvature
+        self._curvature, self._max_step_ratio = curvature, max_step_ratio
         self._keeps_graphs = chunk is None if keeps_graphs is None else keeps_graphs
         self._measures_before = measures_before
         self._inspects = order == 2
@@ -138,6 +142,7 @@ class Intervention:
                 order=self.order,
                 setting=setting,
                 before=before,
+                max_step_ratio=self._max_step_ratio,
             )
             check_reached(result.g, "inner")
             check_reached([*result.theta, *result.phi], "outer")
@@ -160,7 +165,9 @@ class Intervention:
         in. The model itself is left alone; `model.load_state_dict` takes what is returned.
         """
         theta, _ = self._objective.split(self.h)
-        values = moved(theta, self._gradients(batches), self.alpha)
+        g = self._gradients(batches)
+        alpha = bounded_alpha(self.alpha, g, theta, max_step_ratio=self._max_step_ratio)
+        values = moved(theta, g, alpha)
         state = {name: _copied(value) for name, value in self.model.state_dict().items()}
         names = {parameter: name for name, parameter in theta.items()}
         for alias, parameter in self.model.named_parameters(remove_duplicate=False):
@@ -270,7 +277,7 @@ class Intervention:
             not result.is_per_sample or self._objective.couples_samples(is_outer=True)
         )
         is_exact = self.order == 2 and self._curvature == 1 and not is_shared
-        return terms_of(result, theta, alpha=self.alpha, scale=scale, is_exact=is_exact)
+        return terms_of(result, theta, scale=scale, is_exact=is_exact)
 
     @property
     def _device(self) -> torch.device:

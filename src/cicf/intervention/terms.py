@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
-from cicf.maths.hypergradient import Hypergradient
+from cicf.maths.hypergradient import Hypergradient, norm
 from cicf.maths.intervention import Parameters
 from cicf.maths.shares import Gradients
 
@@ -17,7 +16,7 @@ class Terms:
     """What one step did; tensors are detached scalars, left on the device."""
 
     alpha: float
-    """α of this step."""
+    """α of this step, after `max_step_ratio`."""
     inner_loss: Float[Tensor, ""]
     """L̃ at θ, the mean loss of the inner batch."""
     outer_loss: Float[Tensor, ""]
@@ -38,26 +37,21 @@ def terms_of(
     result: Hypergradient,
     theta: Parameters,
     *,
-    alpha: float,
     scale: float | Tensor,
     is_exact: bool,
 ) -> Terms:
     """Return the terms of a step whose outer loss had been multiplied by `scale`."""
-    g, v = _norm(result.g), _norm(result.v)
+    alpha, g, v = result.alpha, norm(result.g), norm(result.v)
     return Terms(
         alpha=alpha,
         inner_loss=result.inner_loss,
         outer_loss=result.outer_loss / scale,
         outer_loss_before=result.outer_loss_before / scale,
-        step_ratio=alpha * g / _norm(list(theta.values())),
+        step_ratio=alpha * g / norm(theta.values()),
         cosine=_dot(result.g, result.v) / (g * v),
-        curvature_norm=alpha * _norm(result.c) / scale,
+        curvature_norm=alpha * norm(result.c) / scale,
         is_exact=is_exact,
     )
-
-
-def _norm(values: Gradients) -> Float[Tensor, ""]:
-    return get_total_norm([value.detach() for value in values if value is not None])
 
 
 def _dot(a: Gradients, b: Gradients) -> Float[Tensor, ""]:

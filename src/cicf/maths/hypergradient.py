@@ -10,13 +10,15 @@ With L̃ the loss of the inner batch, L that of the outer batch, θ† = θ − 
 This is what unrolled autograd gives for `intervention.cicf_loss`, without its graph.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 
 from cicf.core.replay import RandomState
 from cicf.maths.intervention import Parameters
@@ -28,6 +30,7 @@ class Hypergradient(NamedTuple):
 
     theta: Gradients
     phi: Gradients
+    alpha: float
     inner_loss: Float[Tensor, ""]
     outer_loss: Float[Tensor, ""]
     outer_loss_before: Float[Tensor, ""]
@@ -47,8 +50,9 @@ def hypergradient(
     order: int,
     setting: Setting,
     before: Side | None = None,
+    max_step_ratio: float = math.inf,
 ) -> Hypergradient:
-    """Return the gradient of L_CICF at the leaves (θ, φ).
+    """Return the gradient of L_CICF at the leaves (θ, φ), α lowered to what the ratio allows.
 
     With α = 0 it is the outer batch's own gradient, to the bit and with the same random draws. The
     loss of `before` at θ is measured with the draws of pass 2, for which it costs one more forward.
@@ -56,6 +60,7 @@ def hypergradient(
     start = setting.random.capture()
     has_curvature = order == 2 and alpha != 0
     step = VirtualStep(inner, theta, phi, setting=setting, has_curvature=has_curvature)
+    alpha = bounded_alpha(alpha, step.g, theta, max_step_ratio=max_step_ratio)
     if alpha == 0:
         setting.random.restore(start)
     loss_before = step.loss.new_full((), torch.nan)
@@ -69,6 +74,7 @@ def hypergradient(
     return Hypergradient(
         theta=result[: len(theta)],
         phi=result[len(theta) :],
+        alpha=alpha,
         inner_loss=step.loss,
         outer_loss=after.loss,
         outer_loss_before=loss_before,
@@ -169,6 +175,19 @@ def moved(theta: Parameters, g: Gradients, alpha: float) -> Parameters:
             for (name, value), slope in pairs
         }
     )
+
+
+def bounded_alpha(alpha: float, g: Gradients, theta: Parameters, *, max_step_ratio: float) -> float:
+    """Return the largest α' ≤ α with ‖α' g†‖ ≤ `max_step_ratio` ‖θ‖; it is never differentiated."""
+    if math.isinf(max_step_ratio) or alpha == 0:
+        return alpha
+    size = float(norm(g))
+    return alpha if size == 0 else min(alpha, max_step_ratio * float(norm(theta.values())) / size)
+
+
+def norm(values: Iterable[Tensor | None]) -> Float[Tensor, ""]:
+    """Return the Euclidean norm of all values together, None standing for zero."""
+    return get_total_norm([value.detach() for value in values if value is not None])
 
 
 def leaves(parameters: Parameters) -> Parameters:

@@ -1,0 +1,60 @@
+"""The command line: its commands, and how mistakes are told."""
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+import cicf
+from cicf.cli.inspect import evaluate, explain, export, predict
+from cicf.cli.methods import methods
+from cicf.cli.train import train
+from cicf.core.errors import CicfError
+
+app = typer.Typer(
+    name="cicf",
+    help="Train an image classifier that learns causes instead of confounders, and look inside it.",
+    epilog="Start with: cicf train demo --target blended",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("train")(train)
+app.command("eval")(evaluate)
+app.command("predict")(predict)
+app.command("explain")(explain)
+app.command("export")(export)
+app.command("methods")(methods)
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"cicf {cicf.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        app()
+    except CicfError as error:
+        sys.exit(_told(str(error), code=2))
+    except KeyboardInterrupt:
+        sys.exit(_told("stopped; --resume goes on from the newest checkpoint", code=130))
+
+
+def _told(sentence: str, *, code: int) -> int:
+    typer.echo(f"cicf: {sentence}", err=True)
+    return code

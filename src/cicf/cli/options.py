@@ -1,0 +1,68 @@
+"""From the words of a command line to a config."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cicf.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cicf.config import RunConfig
+
+Values = dict[str, Any]  # Any: what a user wrote, before it is checked
+
+
+def config_of(
+    data: str, *, named: Mapping[str, Any], settings: Sequence[str], file: Path | None
+) -> "RunConfig":
+    """Return the config: a recipe for the data, then the file, then options, then settings.
+
+    `named` are options by the dotted name of their field; those that are None were not given.
+    """
+    from cicf.config import make_config
+    from cicf.experiment.recipes import merged, recipe
+
+    over: Values = {} if file is None else _read(file)
+    for name, value in named.items():
+        if value is not None:
+            over = merged(over, _nested(name, value))
+    for setting in settings:
+        over = merged(over, _parsed(setting))
+    method = over.get("method", {})
+    name = method.get("name", "cicf") if isinstance(method, Mapping) else "cicf"
+    return make_config(merged(merged(recipe(data, str(name)), over), {"data": {"name": data}}))
+
+
+def _parsed(setting: str) -> Values:
+    name, equals, text = setting.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--set {setting!r} must be name=value, such as method.alpha=0.1")
+    return _nested(name.strip(), _value(text.strip()))
+
+
+def _value(text: str) -> object:
+    """Return a number, a truth value or a list where the text is one in TOML; else the text."""
+    if text == "null":
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _nested(name: str, value: object) -> Values:
+    found = value
+    for part in reversed(name.split(".")):
+        found = {part: found}
+    assert isinstance(found, dict)
+    return found
+
+
+def _read(file: Path) -> Values:
+    if not file.is_file():
+        raise ConfigError(f"--config {str(file)!r} is no file; name a TOML file")
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {str(file)!r} is no TOML ({error}); repair it") from error

@@ -1,0 +1,139 @@
+"""What is printed: progress to the error stream, tables and JSON to the output."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from cicf.results.folder import RunFolder
+from cicf.results.record import Evaluation, Record, Scored, Scores, pooled
+
+if TYPE_CHECKING:
+    from cicf.train import Event, Started
+
+NAMES = {"theta": "θ", "theta_dagger": "θ†"}
+
+
+def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Record]:
+    """Show a run while it goes on: a bar on a terminal, lines elsewhere; return what it left."""
+    from cicf.train import EpochEnded, Started, Stepped
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[terms]}"),
+    )
+    folder, record, terms = Path(), None, ""
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("training", total=None, terms="")
+        for event in events:
+            if isinstance(event, RunFolder):
+                folder = event.path
+            elif isinstance(event, Started):
+                _introduce(event, folder, console)
+                bar.update(task, total=event.total_steps, completed=event.step)
+            elif isinstance(event, Stepped):
+                terms = _terms(event.terms)
+                bar.update(task, completed=event.step, terms=terms)
+            elif isinstance(event, EpochEnded):
+                console.print(f"epoch {event.epoch}: {_accuracies(event.validation)}; {terms}")
+            else:
+                record = event
+    assert record is not None
+    return folder, record
+
+
+def print_record(record: Record, folder: Path, *, as_json: bool) -> None:
+    """Print what a run came to."""
+    if as_json:
+        print_json({"folder": str(folder), **json.loads(record.model_dump_json())})
+        return
+    target = record.setup.target
+    table = Table(title=f"accuracy in %, run {record.run_id}", title_justify="left")
+    for name in ("network", "source validation", *([target] if target else [])):
+        table.add_column(name, justify="left" if name == "network" else "right")
+    for name, scored in (("last epoch", record.last), ("best validation", record.best)):
+        for row in _rows(name, scored, record):
+            table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print(f"* is stored in {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, as_json: bool
+) -> None:
+    """Print a table, or its rows as JSON objects."""
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201
+
+
+def print_line(text: str) -> None:
+    """Print a sentence."""
+    Console().print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def score_rows(scores: Scores) -> list[tuple[str, str, str]]:
+    """Return (domain, images, accuracy) of each domain, and of all together."""
+    rows = dict(scores) if len(scores) == 1 else {**scores, "all": pooled(scores)}
+    return [(name, str(score.total), f"{score.percent:.1f}") for name, score in rows.items()]
+
+
+def _introduce(event: "Started", folder: Path, console: Console) -> None:
+    setup = event.setup
+    sources = ", ".join(f"{name} {count}" for name, count in setup.sources.items())
+    console.print(f"run in {folder}", soft_wrap=True)
+    console.print(f"{len(setup.classes)} classes; training images: {sources}", soft_wrap=True)
+    for note in setup.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    if event.step:
+        console.print(f"goes on after step {event.step}")
+
+
+def _terms(terms: Mapping[str, float]) -> str:
+    if "inner_loss" not in terms:
+        return f"loss {terms['loss']:.3f}"
+    return (
+        f"loss at θ {terms['loss_at_theta']:.3f}, at θ† {terms['loss']:.3f}; inner loss "
+        f"{terms['inner_loss']:.3f}; α {terms['alpha']:.3g}, virtual step "
+        f"{100 * terms['step_ratio']:.1f} % of θ"
+    )
+
+
+def _accuracies(found: Evaluation) -> str:
+    shown = [f"θ {pooled(found.theta).percent:.1f} %"]
+    if found.theta_dagger is not None:
+        shown.append(f"θ† {pooled(found.theta_dagger).percent:.1f} %")
+    return f"source validation {', '.join(shown)}"
+
+
+def _rows(name: str, scored: Scored, record: Record) -> list[list[str]]:
+    rows = []
+    for parameters in ("theta", "theta_dagger"):
+        if parameters == "theta_dagger" and scored.validation.theta_dagger is None:
+            continue
+        is_stored = scored is record.last and parameters == record.deploy
+        label = f"{name} ({scored.epoch}) at {NAMES[parameters]}{' *' if is_stored else ''}"
+        found = [scored.validation] + ([scored.test] if scored.test else [])
+        percents = [f"{pooled(part.of(parameters)).percent:.1f}" for part in found]
+        rows.append([label, *percents])
+    return rows

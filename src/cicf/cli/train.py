@@ -1,0 +1,81 @@
+"""`cicf train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cicf.cli.options import config_of
+from cicf.cli.show import print_record, watched
+
+
+def train(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="What to learn from: [bold]demo[/] (embedded digits), or a folder with "
+            "class/*.jpg or domain/class/*.jpg."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="The domain to hold out and test on at the end.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="erm, maml or cicf; see [bold]cicf methods[/].")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="digits_cnn, resnet18, any classifier of torchvision, or pkg.mod:build."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="What to start from: imagenet, none, or a file.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes through the training images.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="A number that everything random follows from.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for this run; by default runs/<run id>.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Any option by name, such as method.alpha=0.1; may be given often."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file with options, such as a [method] table.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where this run stopped, or start it.")
+    ] = False,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out images that cannot be read.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda or mps; auto takes a GPU if there is one.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a classifier and test it on a domain that it has not seen.
+
+    Progress shows the loss at θ and at θ†, where the virtual step leads. The model is stored in the
+    run's folder, for [bold]cicf predict[/], [bold]explain[/] and [bold]export[/].
+    """
+    named = {
+        "data.target": target,
+        "data.root": root,
+        "data.skips_unreadable": skip_unreadable or None,
+        "method.name": method,
+        "model.name": model,
+        "model.weights": weights,
+        "machine.device": device,
+        "epochs": epochs,
+        "seed": seed,
+    }
+    chosen = config_of(data, named=named, settings=set_ or [], file=config)
+    from cicf.experiment import events
+
+    folder, record = watched(events(chosen, out=out, resumes=resume))
+    print_record(record, folder, as_json=json)

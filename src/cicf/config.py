@@ -1,0 +1,205 @@
+"""RunConfig: everything about a run that can be chosen, frozen and typed."""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializeAsAny,
+    ValidationError,
+)
+
+from cicf.core import ConfigError, did_you_mean
+from cicf.core.frozen import Frozen
+from cicf.data.clustering import Clustering
+from cicf.data.transforms import Augment, Policy
+from cicf.method import MethodConfig
+from cicf.methods import METHODS
+from cicf.train import MachineConfig, OptimConfig
+
+
+class DataConfig(Frozen):
+    """Says which images a run learns from, and how they reach the network."""
+
+    name: str
+    """`demo`, or a folder with class/*.jpg or domain/class/*.jpg."""
+    root: Path | None = None
+    """The folder in which `name` lies; None if it is a path by itself."""
+    target: str | None = None
+    """The domain that is held out to test on; None to train on all."""
+    validation: float = Field(default=0.1, gt=0, lt=1)
+    """The share of the training images that is held out to choose by."""
+    skips_unreadable: bool = False
+    """Whether to leave out images that cannot be read, instead of stopping."""
+    image_size: PositiveInt | None = None
+    """Side of the images in pixels; None for what the network was made for."""
+    normalise: Literal["imagenet", "half"] = "imagenet"
+    """Mean and deviation of the colours: those of ImageNet, or one half."""
+    augment: Augment = "basic"
+    """What happens to training images: `none`, `basic` (flip, translation), `autoaugment`."""
+    flips: bool = True
+    """Whether training images are mirrored; wrong for digits and letters."""
+    policy: Policy = "imagenet"
+    """With `autoaugment`, the policy."""
+
+
+class ModelConfig(Frozen):
+    """Says which network is trained, and where it is cut."""
+
+    name: str = "resnet18"
+    """One of ours, any classifier of torchvision, or package.module:builder."""
+    cut: str | None = None
+    """Where Z is: `input`, `Z_0`, … or after a module; None for Z_0 where stages are known."""
+    weights: str = "imagenet"
+    """What it starts from: `imagenet`, `none`, or a .safetensors or .pth file."""
+
+
+class InnerConfig(Frozen):
+    """Says how large the inner batch is."""
+
+    size: PositiveInt | None = None
+    """M; None for 256, or fewer where the training set is smaller."""
+
+
+class OuterConfig(Frozen):
+    """Says how large the outer batch is."""
+
+    size: PositiveInt | None = None
+    """M^l; None for 84, or fewer where the training set is small."""
+
+
+class ClustersConfig(Frozen):
+    """Says how the training set is clustered."""
+
+    per_class: PositiveInt | Literal["auto"] = 3
+    """K, the clusters of each class, or `auto`."""
+    source: Literal["pixels", "network"] = "pixels"
+    """What is clustered: images at low resolution, or what the network makes of them."""
+    resolution: PositiveInt = 16
+    """With `pixels`, the side in pixels."""
+    layer: str | None = None
+    """With `network`, the layer to read; None for what enters the last linear one."""
+    warmup: NonNegativeInt = 0
+    """With `network`, epochs after which its features are trusted; before, pixels stand in."""
+    every: PositiveInt | None = None
+    """With `network`, epochs between clusterings; None to cluster once."""
+
+    def clustering(self, seed: int) -> Clustering:
+        """Return the plan of the clustering."""
+        return Clustering(
+            source=self.source,
+            warmup=self.warmup,
+            every=self.every,
+            clusters_per_class=self.per_class,
+            layer=self.layer,
+            resolution=self.resolution,
+            seed=seed,
+        )
+
+
+def _method_config(value: Any) -> Any:
+    """Return the options of the method that is named, of its own type."""
+    if not isinstance(value, Mapping):
+        return value
+    name = str(value.get("name", "cicf"))
+    kind = method_kind(name)
+    try:
+        return kind.model_validate({**value, "name": name})
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, kind, "method.")) from error
+
+
+def method_kind(name: str) -> type[MethodConfig]:
+    """Return the class of a method's options, by the method's name or as package.module:Class."""
+    return METHODS.get(name) or _own_method(name)
+
+
+def _own_method(name: str) -> type[MethodConfig]:
+    if ":" not in name:
+        raise ConfigError(
+            f"method.name={name!r} is not known; {did_you_mean(name, METHODS)}; or name the config "
+            "class of your own, as package.module:Config"
+        )
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"method.name={name!r} cannot be imported ({error}); it must name a class as "
+            "package.module:Class, importable from here"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, MethodConfig)):
+        raise ConfigError(f"method.name={name!r} is no subclass of cicf.method.MethodConfig")
+    return found
+
+
+class RunConfig(Frozen):
+    """Holds everything about a run that can be chosen."""
+
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(_method_config)] = Field(
+        default_factory=METHODS["cicf"]
+    )
+    inner: InnerConfig = InnerConfig()
+    outer: OuterConfig = OuterConfig()
+    clusters: ClustersConfig = ClustersConfig()
+    optim: OptimConfig = OptimConfig()
+    epochs: PositiveInt = 60
+    """Passes through the training set, of ⌊N / M^l⌋ steps each."""
+    seed: NonNegativeInt = 0
+    """What everything random in the run follows from."""
+    log_every: PositiveInt = 10
+    """Steps between rows in metrics.jsonl."""
+    machine: MachineConfig = MachineConfig()
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that decides what comes out, as plain values: all but the machine."""
+        found: dict[str, Any] = json.loads(self.model_dump_json(exclude={"machine"}))
+        return found
+
+    def run_id(self, fingerprint: str) -> str:
+        """Return a name: words to know the run by, and a hash of what decides the outcome."""
+        text = json.dumps([self.identity(), fingerprint], sort_keys=True)
+        words = [Path(self.data.name).name, self.data.target, self.method.name.rpartition(":")[2]]
+        name = "-".join(str(word) for word in words if word)
+        return f"{name}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def make_config(values: Mapping[str, Any]) -> RunConfig:
+    """Return the config that nested dictionaries describe, or say what is wrong with them."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, RunConfig, "")) from error
+
+
+def option_names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
+    """Yield the names of all options, as `--set` takes them; of the method, only `method.name`."""
+    for name, field in kind.model_fields.items():
+        nested = field.annotation
+        if isinstance(nested, type) and issubclass(nested, MethodConfig):
+            yield f"{prefix}{name}.name"
+        elif isinstance(nested, type) and issubclass(nested, Frozen):
+            yield from option_names(nested, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _sentence(error: ValidationError, kind: type[Frozen], prefix: str) -> str:
+    """Return the first thing that is wrong, in one sentence."""
+    first = error.errors()[0]
+    name = prefix + ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{name} is no option; {did_you_mean(name, option_names(kind, prefix))}"
+    if first["type"] == "missing":
+        return f"{name} is missing; give it a value"
+    rule = first["msg"][:1].lower() + first["msg"][1:]
+    return f"{name}={first['input']!r} cannot be: {rule}"

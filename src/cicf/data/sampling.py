@@ -1,0 +1,158 @@
+"""What a method draws in a step, as a value, and the samplers that draw it."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from cicf.core import ConfigError, DataError
+from cicf.data.domains import DomainDataset
+from cicf.data.folder import ONLY_DOMAIN
+from cicf.data.samplers import (
+    ClassWeightedSampler,
+    RandomSampler,
+    Rounding,
+    Scheme,
+    StepSampler,
+    StratifiedSampler,
+)
+from cicf.data.strata import Strata
+from cicf.data.tasks import TaskSampler
+
+Inner = Literal["random", "class-weighted", "clusters", "within", "cross"]
+"""Where the inner batch comes from: all images, the places of a stratified batch filled class by
+class, clusters (clustering-then-sampling), or the domains as tasks."""
+INNER_SIZE, OUTER_SIZE = 256, 84
+"""M and M^l of the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Says what a method draws in a step; without an inner batch, random outer ones."""
+
+    inner: Inner | None = None
+    scheme: Scheme = "proportional"
+    rounding: Rounding = "systematic"
+
+    @property
+    def needs_clusters(self) -> bool:
+        """Tell whether the training set has to be clustered."""
+        return self.inner in ("class-weighted", "clusters")
+
+    @property
+    def needs_domains(self) -> bool:
+        """Tell whether images have to say which domain they come from."""
+        return self.inner in ("within", "cross")
+
+
+class Sizes(NamedTuple):
+    """Holds M and M^l of a run, and what a user should know about how they were found."""
+
+    inner: int
+    outer: int
+    notes: tuple[str, ...]
+
+
+class Samplers(NamedTuple):
+    """Holds the samplers of a run; a batch is `tasks` blocks of the same size."""
+
+    outer: StepSampler
+    inner: StepSampler | None
+    tasks: int = 1
+
+
+def batch_sizes(
+    sampling: Sampling, data: DomainDataset, *, inner: int | None, outer: int | None
+) -> Sizes:
+    """Return the sizes of the batches: as asked for, or the paper's, smaller where data are few.
+
+    What was asked for is never changed; a size that the data cannot fill is an error.
+    """
+    count = len(data)
+    for name, size in (("inner.size", inner), ("outer.size", outer)):
+        if size is not None and size > count:
+            raise ConfigError(
+                f"{name}={size} is larger than the training set, which has {count} images; "
+                "make it smaller, or leave it out"
+            )
+    least, most = _limits(sampling, data)
+    found_outer = outer or min(OUTER_SIZE, max(least, count * OUTER_SIZE // INNER_SIZE))
+    most = most - found_outer if sampling.inner == "within" else most
+    found_inner = inner or max(least, min(INNER_SIZE, most))
+    notes = []
+    if outer is None and found_outer < OUTER_SIZE:
+        notes.append(_note("outer", found_outer, OUTER_SIZE, count))
+    if inner is None and found_inner < INNER_SIZE and sampling.inner is not None:
+        notes.append(_note("inner", found_inner, INNER_SIZE, count))
+    return Sizes(found_inner, found_outer, tuple(notes))
+
+
+def make_samplers(
+    sampling: Sampling, data: DomainDataset, sizes: Sizes, *, strata: Strata | None, seed: int
+) -> Samplers:
+    """Return the samplers of both batches; an epoch has ⌊N / M^l⌋ steps for each of them."""
+    if sampling.inner == "within" or sampling.inner == "cross":
+        return _tasks(sampling, data, sizes, seed)
+    steps = len(data) // sizes.outer
+    if sampling.scheme == "balanced" and sampling.inner == "clusters":
+        assert strata is not None
+        outer: StepSampler = StratifiedSampler(
+            strata, size=sizes.outer, scheme="balanced", steps=steps, seed=seed, role="outer"
+        )
+    else:
+        outer = RandomSampler(len(data), size=sizes.outer, seed=seed)
+    if sampling.inner is None:
+        return Samplers(outer, None)
+    if sampling.inner == "random":
+        inner = RandomSampler(len(data), size=sizes.inner, steps=steps, seed=seed, role="inner")
+        return Samplers(outer, inner)
+    assert strata is not None
+    kind = StratifiedSampler if sampling.inner == "clusters" else ClassWeightedSampler
+    return Samplers(
+        outer,
+        kind(
+            strata,
+            size=sizes.inner,
+            scheme=sampling.scheme,
+            rounding=sampling.rounding,
+            steps=steps,
+            seed=seed,
+        ),
+    )
+
+
+def _tasks(sampling: Sampling, data: DomainDataset, sizes: Sizes, seed: int) -> Samplers:
+    if data.domains == (ONLY_DOMAIN,):
+        raise DataError(
+            "this method needs to know the domain of each image, but the folder names none; "
+            "arrange it as domain/class/image.jpg, or use a method without domain labels (cicf)"
+        )
+    assert sampling.inner == "within" or sampling.inner == "cross"
+    steps = len(data) // sizes.outer
+    outer, inner = (
+        TaskSampler(
+            data.domain,
+            inner_size=sizes.inner,
+            outer_size=sizes.outer,
+            tasks=sampling.inner,
+            steps=steps,
+            seed=seed,
+            role=role,
+        )
+        for role in ("outer", "inner")
+    )
+    return Samplers(outer, inner, outer.count)
+
+
+def _limits(sampling: Sampling, data: DomainDataset) -> tuple[int, int]:
+    """Return the smallest batch that makes sense, and the largest the data can fill."""
+    if not sampling.needs_domains:
+        return 1, len(data)
+    counts = data.domain.unique(return_counts=True)[1]
+    tasks = len(counts)
+    smallest = int(counts.min())
+    if sampling.inner == "within":
+        return tasks, tasks * smallest
+    return tasks, tasks * (len(data) - int(counts.max()))
+
+
+def _note(name: str, size: int, usual: int, count: int) -> str:
+    return f"{name}.size is {size} instead of {usual}, because the training set has {count} images"

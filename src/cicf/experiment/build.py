@@ -1,0 +1,150 @@
+"""From a config to the objects of a run."""
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+import cicf
+from cicf.config import DataConfig, ModelConfig, RunConfig
+from cicf.core import ConfigError, DataError, did_you_mean
+from cicf.core.streams import stream_seed
+from cicf.data.demo import demo_digits
+from cicf.data.domains import DomainDataset
+from cicf.data.folder import load_folder
+from cicf.data.images import ImageFiles
+from cicf.data.protocol import Split, hold_out, leave_one_domain_out
+from cicf.data.sampling import Sizes, batch_sizes
+from cicf.data.transforms import HALF, IMAGENET, Transform
+from cicf.experiment.recipes import DEMO
+from cicf.method import Method
+from cicf.models import ARCHITECTURES, SplitModel, build_model, load_weights
+from cicf.results.record import Setup
+from cicf.train import Plan
+
+_OTHER_SIZE = 224
+
+
+def load_data(config: DataConfig) -> DomainDataset:
+    """Return the images that a config names."""
+    if config.name == DEMO and config.root is None:
+        return demo_digits()
+    path = (config.root or Path()) / config.name
+    if not path.is_dir():
+        raise DataError(
+            f"{path} is no folder, and {config.name!r} is no data set that comes with the package; "
+            f"{did_you_mean(config.name, [DEMO])}, or name a folder with class/image.jpg"
+        )
+    return load_folder(path, skips_unreadable=config.skips_unreadable)
+
+
+def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
+    """Return everything that a training needs; all that can be wrong is found out here."""
+    split = make_split(config, data)
+    # Weights and dropout draw from the global state, which follows from the seed alone.
+    torch.manual_seed(stream_seed(config.seed, "torch"))
+    model = make_model(config.model, len(data.classes), image_size(config))
+    loaded = load_weights(model.network, config.model.weights, name=config.model.name)
+    method = config.method.build(model)
+    sizes = batch_sizes(
+        method.sampling, split.train, inner=config.inner.size, outer=config.outer.size
+    )
+    clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
+    notes = list(sizes.notes)
+    if loaded.loaded and loaded.new:
+        notes.append(f"{', '.join(loaded.new)} start new, the rest from {config.model.weights}")
+    setup = _setup(config, data, split, method, sizes, model, fingerprint, tuple(notes))
+    return Plan(
+        model=model,
+        method=method,
+        deploy=config.method.deploy,
+        split=split,
+        transform=make_transform(config),
+        clustering=clustering,
+        sizes=sizes,
+        optim=config.optim,
+        epochs=config.epochs,
+        log_every=config.log_every,
+        seed=config.seed,
+        setup=setup,
+    )
+
+
+def make_split(config: RunConfig, data: DomainDataset) -> Split:
+    """Return the images to train on, to choose by, and to test on."""
+    target, share = config.data.target, config.data.validation
+    if target is None:
+        return hold_out(data, validation=share, seed=config.seed)
+    if target not in data.domains:
+        raise ConfigError(
+            f"data.target={target!r} is no domain of {config.data.name}; "
+            f"{did_you_mean(target, data.domains)}"
+        )
+    return leave_one_domain_out(data, target, validation=share, seed=config.seed)
+
+
+def make_model(config: ModelConfig, num_classes: int, size: int) -> SplitModel:
+    """Return the network with new weights, cut at Z."""
+    return build_model(config.name, num_classes=num_classes, cut=config.cut, image_size=size)
+
+
+def image_size(config: RunConfig) -> int:
+    """Return the side of the images, as asked for or as the network was made for."""
+    known = ARCHITECTURES.get(config.model.name)
+    return config.data.image_size or (known.image_size if known else _OTHER_SIZE)
+
+
+def make_transform(config: RunConfig) -> Transform:
+    """Return what turns an image into what the network takes."""
+    mean, std = IMAGENET if config.data.normalise == "imagenet" else HALF
+    data = config.data
+    return Transform(image_size(config), mean, std, data.augment, data.flips, data.policy)
+
+
+def fingerprint_of(data: DomainDataset) -> str:
+    """Return a hash of names, labels and contents of all images."""
+    found = hashlib.sha256()
+    found.update(repr((data.classes, data.domains)).encode())
+    for labels in (data.y, data.domain):
+        found.update(labels.numpy().tobytes())
+    if isinstance(data.images, ImageFiles):
+        for path in data.images.paths:
+            found.update(path.name.encode() + b"\0")
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+    else:
+        found.update(data.images.numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def _setup(
+    config: RunConfig,
+    data: DomainDataset,
+    split: Split,
+    method: Method,
+    sizes: Sizes,
+    model: SplitModel,
+    fingerprint: str,
+    notes: tuple[str, ...],
+) -> Setup:
+    transform = make_transform(config)
+    return Setup(
+        classes=data.classes,
+        sources=_counts(split.train),
+        validation=_counts(split.validation),
+        target=config.data.target,
+        fingerprint=fingerprint,
+        inner_size=None if method.sampling.inner is None else sizes.inner,
+        outer_size=sizes.outer,
+        steps_per_epoch=len(split.train) // sizes.outer,
+        cut=model.cut,
+        image_size=transform.size,
+        mean=transform.mean,
+        std=transform.std,
+        notes=notes,
+        versions={"cicf": cicf.__version__, "torch": str(torch.__version__)},
+    )
+
+
+def _counts(data: DomainDataset) -> dict[str, int]:
+    counts = data.domain.bincount(minlength=len(data.domains)).tolist()
+    return {name: n for name, n in zip(data.domains, counts, strict=True) if n}

@@ -1,0 +1,139 @@
+"""A run from its config to its record, in a folder that it can be resumed from."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import JsonValue
+from safetensors.torch import load_file
+
+from cicf.config import RunConfig
+from cicf.core import ConfigError
+from cicf.experiment.build import fingerprint_of, load_data, make_plan
+from cicf.results.folder import RunFolder
+from cicf.results.record import Evaluation, Parameters, Record, Scored, Scores, Selection
+from cicf.train import Event, MachineConfig, Plan, Trainer
+from cicf.train.checkpoint import save_weights
+from cicf.train.evaluate import scores
+
+RUNS = Path("runs")
+
+
+def train(config: RunConfig, *, out: Path | None = None, resumes: bool = False) -> Record:
+    """Run a config to its end and return the record; for scripts and notebooks.
+
+    The run lives in `out`, by default `runs/<run id>`. With `resumes` it goes on from its newest
+    checkpoint, or starts where there is none; a run that has ended is not run again.
+    """
+    for event in events(config, out=out, resumes=resumes):
+        if isinstance(event, Record):
+            return event
+    raise AssertionError("a run ends with its record")
+
+
+def events(
+    config: RunConfig, *, out: Path | None = None, resumes: bool = False
+) -> Iterator[Event | RunFolder | Record]:
+    """Run a config: yield its folder, then what training tells of, and the record at the end."""
+    data = load_data(config.data)
+    fingerprint = fingerprint_of(data)
+    run_id = config.run_id(fingerprint)
+    folder = RunFolder(RUNS / run_id if out is None else out)
+    _check(folder, config, fingerprint, resumes=resumes)
+    if folder.is_finished:
+        yield folder
+        yield folder.record()
+        return
+    plan = make_plan(config, data, fingerprint)
+    trainer = Trainer(plan, folder, config.machine)
+    folder.begin(config.identity())
+    folder.write_setup(plan.setup)
+    yield folder
+    yield from trainer.fit()
+    record = Record(
+        run_id=run_id,
+        config=config.identity(),
+        setup=plan.setup,
+        deploy=plan.deploy,
+        seconds=trainer.seconds,
+        **{
+            at: _tested(scored, at, plan, folder, config.machine)
+            for at, scored in trainer.scored.items()
+        },
+    )
+    deployed = load_file(folder.weights_file("last", plan.deploy))
+    save_weights(folder.model_file, deployed, metadata=_metadata(config, plan))
+    folder.finish(record)
+    trainer.clear()
+    yield record
+
+
+def _check(folder: RunFolder, config: RunConfig, fingerprint: str, *, resumes: bool) -> None:
+    """Refuse to touch a folder that holds something else."""
+    if not folder.has_run:
+        if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+            raise ConfigError(
+                f"{folder.path} exists and holds no run; name a new or an empty folder with --out"
+            )
+        return
+    different = list(_differences(folder.config(), config.identity()))
+    if different:
+        name, old, new = different[0]
+        raise ConfigError(
+            f"{folder.path} holds a run with {name}={old!r}, but this one has {new!r}; "
+            "name another folder with --out"
+        )
+    if folder.setup_file.exists() and folder.setup().fingerprint != fingerprint:
+        raise ConfigError(
+            f"{folder.path} holds a run on other images: they have changed since; "
+            "name another folder with --out"
+        )
+    if not resumes:
+        raise ConfigError(
+            f"{folder.path} holds this run already; go on with --resume, or name another folder "
+            "with --out"
+        )
+
+
+def _differences(
+    old: JsonValue, new: JsonValue, name: str = ""
+) -> Iterator[tuple[str, JsonValue, JsonValue]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            yield from _differences(old.get(key), new.get(key), f"{name}.{key}".lstrip("."))
+    elif json.dumps(old) != json.dumps(new):
+        yield name, old, new
+
+
+def _tested(
+    scored: Scored, at: Selection, plan: Plan, folder: RunFolder, machine: MachineConfig
+) -> Scored:
+    """Score θ and θ† on the target, which nothing has looked at before."""
+    test = plan.split.test
+    if test is None:
+        return scored
+
+    def tested(parameters: Parameters) -> Scores:
+        plan.model.network.load_state_dict(load_file(folder.weights_file(at, parameters)))
+        return scores(plan.model, test, plan.transform, device=machine.torch_device())
+
+    has_dagger = scored.validation.theta_dagger is not None
+    found = Evaluation(
+        theta=tested("theta"), theta_dagger=tested("theta_dagger") if has_dagger else None
+    )
+    return scored.model_copy(update={"test": found})
+
+
+def _metadata(config: RunConfig, plan: Plan) -> dict[str, str]:
+    """Return what a reader of the model's file needs to use it, as texts."""
+    setup = plan.setup
+    facts = {
+        "model": config.model.name,
+        "method": config.method.name,
+        "parameters": plan.deploy,
+        "classes": setup.classes,
+        "image_size": setup.image_size,
+        "mean": setup.mean,
+        "std": setup.std,
+    }
+    return {"format": "pt", "cicf": json.dumps(facts)}

@@ -1,0 +1,33 @@
+"""ERM: the loss of a random batch, the baseline of every table."""
+
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cicf.core.draw import Samples
+from cicf.data.sampling import Sampling
+from cicf.method import LossMethod, MethodConfig, cross_entropy
+from cicf.models.split import SplitModel
+
+
+class ErmConfig(MethodConfig):
+    """Trains on the mean cross-entropy of a random batch (empirical risk minimisation)."""
+
+    name: Literal["erm"] = "erm"
+    deploy: Literal["theta"] = "theta"
+    """Plain training has no virtual step, so θ is the model."""
+
+    def build(self, model: SplitModel) -> "Erm":
+        """Return plain training."""
+        return Erm(model)
+
+
+class Erm(LossMethod):
+    """Minimises the cross-entropy."""
+
+    sampling = Sampling()
+
+    def loss(self, model: nn.Module, batch: Samples) -> Float[Tensor, " m"]:
+        """Return the cross-entropy of each sample."""
+        return cross_entropy(model, batch)

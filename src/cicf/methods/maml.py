@@ -1,0 +1,30 @@
+"""MAML with the source domains as tasks: the paper's "ERM+MAML", Eq. 11. Needs domain labels."""
+
+from typing import Literal
+
+from cicf.data.sampling import Sampling
+from cicf.data.tasks import Tasks
+from cicf.method import VirtualStepConfig, VirtualStepMethod
+from cicf.models.split import SplitModel
+
+
+class MamlConfig(VirtualStepConfig):
+    """Takes a virtual step for each source domain and minimises the mean loss after them."""
+
+    name: Literal["maml"] = "maml"
+    deploy: Literal["theta", "theta_dagger"] = "theta"
+    """Which parameters are stored as the model; MAML as published keeps θ."""
+    tasks: Tasks = "within"
+    """`within`: both batches of a task from its domain; `cross`: the inner one from the others."""
+
+    def build(self, model: SplitModel) -> "Maml":
+        """Return MAML on this model."""
+        return Maml(self, model)
+
+
+class Maml(VirtualStepMethod):
+    """Draws M/T and M^l/T images for each of the T source domains."""
+
+    def __init__(self, config: MamlConfig, model: SplitModel) -> None:
+        super().__init__(config.intervention(model))
+        self.sampling = Sampling(inner=config.tasks)

@@ -1,0 +1,94 @@
+"""Scores per domain, at θ and at θ†."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from cicf.core.batch import to_device
+from cicf.core.draw import Samples
+from cicf.core.modes import evaluating
+from cicf.data.domains import DomainDataset
+from cicf.data.loader import Evaluated, batches
+from cicf.data.transforms import Transform
+from cicf.method import Method
+from cicf.models.split import SplitModel
+from cicf.results.record import Evaluation, Score, Scores
+
+BATCH = 256
+
+
+def scores(
+    model: nn.Module, data: DomainDataset, transform: Transform, *, device: torch.device
+) -> Scores:
+    """Return the score of every domain that the data have images of."""
+    correct = torch.zeros(len(data.domains), dtype=torch.int64)
+    with evaluating(model), torch.no_grad():
+        for batch in batches(Evaluated(data, transform), size=BATCH):
+            found = model(batch.x.to(device)).argmax(dim=1).cpu()
+            correct += torch.bincount(batch.domain[found == batch.y], minlength=len(correct))
+    totals = data.domain.bincount(minlength=len(correct))
+    return {
+        name: Score(correct=int(correct[d]), total=int(totals[d]))
+        for d, name in enumerate(data.domains)
+        if totals[d] > 0
+    }
+
+
+def at_theta_dagger(
+    model: SplitModel,
+    method: Method,
+    train: DomainDataset,
+    transform: Transform,
+    *,
+    size: int,
+    device: torch.device,
+) -> SplitModel | None:
+    """Return a copy of the model at θ†, with g† over the whole un-augmented training set (Eq. 9).
+
+    None for a method without a virtual step. Dropout rests meanwhile, so that g† is that of the
+    network which will be used; batch norm keeps its mode, and sees a fixed shuffle of the images
+    in batches of `size`.
+    """
+
+    def shuffled() -> Iterator[Samples]:
+        for batch in batches(Evaluated(train, transform), size=size, shuffle_seed=0):
+            yield to_device(batch, device)  # type: ignore[misc]
+
+    with _resting(model):
+        state = method.theta_dagger(shuffled())
+    if state is None:
+        return None
+    twin = copy.deepcopy(model)
+    twin.load_state_dict(state)
+    return twin
+
+
+def evaluation(
+    theta: nn.Module,
+    theta_dagger: nn.Module | None,
+    data: DomainDataset,
+    transform: Transform,
+    *,
+    device: torch.device,
+) -> Evaluation:
+    """Return the scores of both."""
+    return Evaluation(
+        theta=scores(theta, data, transform, device=device),
+        theta_dagger=None
+        if theta_dagger is None
+        else scores(theta_dagger, data, transform, device=device),
+    )
+
+
+@contextmanager
+def _resting(model: nn.Module) -> Iterator[None]:
+    """Put everything but batch norm in evaluation mode for a while."""
+    norms = [part for part in model.modules() if isinstance(part, _BatchNorm) and part.training]
+    with evaluating(model):
+        for norm in norms:
+            norm.training = True
+        yield

@@ -1,0 +1,36 @@
+"""What a training tells whoever watches it."""
+
+from dataclasses import dataclass
+
+from cicf.results.record import Evaluation, Setup
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Says that training begins, or goes on after `step` steps."""
+
+    setup: Setup
+    step: int
+    total_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Says what a step did."""
+
+    step: int
+    epoch: int
+    terms: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded:
+    """Says what θ and θ† score on source validation after an epoch."""
+
+    step: int
+    epoch: int
+    validation: Evaluation
+    is_best: bool
+
+
+Event = Started | Stepped | EpochEnded

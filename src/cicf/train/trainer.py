@@ -1,0 +1,296 @@
+"""Trainer: draw, gradient, optimiser step; after every epoch an evaluation and a checkpoint."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from cicf.core import TrainingError
+from cicf.core.draw import Draw, on_device
+from cicf.core.replay import RandomSource, RandomState
+from cicf.data.clustering import Clustering
+from cicf.data.loader import Draws, Evaluated, iterate
+from cicf.data.protocol import Split
+from cicf.data.sampling import Samplers, Sizes, make_samplers
+from cicf.data.strata import Strata
+from cicf.data.transforms import Transform
+from cicf.method import Method
+from cicf.models.split import SplitModel
+from cicf.results.folder import RunFolder
+from cicf.results.record import (
+    Evaluation,
+    Parameters,
+    Scored,
+    Scores,
+    Selection,
+    Setup,
+    pooled,
+)
+from cicf.train.checkpoint import Checkpoints, Saved, save_weights
+from cicf.train.evaluate import at_theta_dagger, evaluation
+from cicf.train.events import EpochEnded, Event, Started, Stepped
+from cicf.train.log import MetricsLog, open_board
+from cicf.train.machine import MachineConfig
+from cicf.train.optim import OptimConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Holds all that a training needs, built and checked."""
+
+    model: SplitModel
+    method: Method
+    deploy: Parameters
+    split: Split
+    transform: Transform
+    clustering: Clustering | None
+    sizes: Sizes
+    optim: OptimConfig
+    epochs: int
+    log_every: int
+    seed: int
+    setup: Setup
+
+
+class Trainer:
+    """Trains by a plan, from where the folder's newest checkpoint stands.
+
+    Everything random is a function of the seed and the step or is in the checkpoint, so that an
+    interrupted run ends with the same weights and the same metrics, to the bit.
+    """
+
+    def __init__(self, plan: Plan, folder: RunFolder, machine: MachineConfig) -> None:
+        self._plan, self._folder, self._machine = plan, folder, machine
+        self._device = machine.torch_device()
+        self._model, self._method = plan.model.to(self._device), plan.method.to(self._device)
+        parameters = [*self._model.parameters(), *self._method.parameters()]
+        self._trained = [parameter for parameter in parameters if parameter.requires_grad]
+        self._optimizer = plan.optim.optimizer(self._trained)
+        self._scheduler = plan.optim.scheduler(self._optimizer, plan.epochs)
+        self._random = RandomSource([self._device])
+        self._checkpoints = Checkpoints(folder.checkpoints)
+        self._step = 0
+        self._strata: Strata | None = None
+        self._best: Scored | None = None
+        self._last: Scored | None = None
+        self._twin: SplitModel | None = None
+        self.seconds = {"clustering": 0.0, "data": 0.0, "steps": 0.0, "evaluation": 0.0}
+
+    @property
+    def scored(self) -> dict[Selection, Scored]:
+        """Return what the networks of the last and of the best epoch score on source validation."""
+        assert self._last is not None
+        assert self._best is not None
+        return {"last": self._last, "best": self._best}
+
+    def fit(self) -> Iterator[Event]:
+        """Train to the end, telling of every logged step and every epoch on the way."""
+        setup, position = self._plan.setup, self._restored()
+        board = (
+            open_board(self._folder.path / "tensorboard", step=self._step)
+            if self._machine.tensorboard
+            else None
+        )
+        self._log = MetricsLog(self._folder.metrics_file, position=position, board=board)
+        self._model.train()
+        yield Started(setup, self._step, self._plan.epochs * setup.steps_per_epoch)
+        try:
+            while self._step < self._plan.epochs * setup.steps_per_epoch:
+                yield from self._train_epoch(self._step // setup.steps_per_epoch)
+        finally:
+            self._log.close()
+
+    def clear(self) -> None:
+        """Remove the checkpoints, once the run has ended."""
+        self._checkpoints.clear()
+
+    def _train_epoch(self, epoch: int) -> Iterator[Event]:
+        steps = self._plan.setup.steps_per_epoch
+        if self._step % steps == 0:
+            self._cluster(epoch)
+            self._method.before_epoch(epoch)
+        draws = Draws(
+            self._plan.split.train, self._plan.transform, self._samplers(), seed=self._plan.seed
+        )
+        source = iterate(
+            draws,
+            start=self._step,
+            stop=(epoch + 1) * steps,
+            num_workers=self._machine.num_workers,
+            pins_memory=self._device.type == "cuda",
+        )
+        for draw in self._timed(source):
+            with self._clock("steps"):
+                terms = self._take_step(draw)
+            if self._step % self._plan.log_every == 0 or self._step % steps == 0:
+                self._log.write({"kind": "step", "step": self._step, "epoch": epoch + 1, **terms})
+                yield Stepped(self._step, epoch + 1, terms)
+            if self._step % self._machine.checkpoint_every == 0 and self._step % steps != 0:
+                self._save()
+        yield self._end_epoch(epoch)
+
+    def _take_step(self, draw: Draw) -> dict[str, float]:
+        """Take a step of the optimiser, or stop before it where the gradient is not finite."""
+        self._optimizer.zero_grad()
+        logged = self._method.backward(on_device(draw, self._device))
+        terms = {name: float(value) for name, value in logged.items()}
+        clip = self._plan.optim.clip
+        terms["gradient_norm"] = float(clip_grad_norm_(self._trained, clip or math.inf))
+        terms["lr"] = self._optimizer.param_groups[0]["lr"]
+        self._check(terms)
+        self._optimizer.step()
+        self._method.after_step()
+        self._step += 1
+        return terms
+
+    def _check(self, terms: dict[str, float]) -> None:
+        for name in ("loss", "gradient_norm"):
+            if not math.isfinite(terms[name]):
+                step = self._checkpoints.newest_step()
+                kept = f"the checkpoint after step {step} is" if step else "nothing was"
+                raise TrainingError(
+                    f"the {name.replace('_', ' ')} is {terms[name]} in step {self._step + 1}, so "
+                    f"training stopped before it ({kept} kept in {self._folder.path}); lower "
+                    "optim.lr or method.alpha, or set optim.clip"
+                )
+
+    def _end_epoch(self, epoch: int) -> EpochEnded:
+        self._scheduler.step()
+        with self._clock("evaluation"):
+            found = self._evaluate(epoch + 1)
+        is_best = self._best is None or _score(found, self._plan) > _score(self._best, self._plan)
+        if is_best:
+            self._best = found
+            self._keep("best")
+        self._log.write(
+            {
+                "kind": "epoch",
+                "step": self._step,
+                "epoch": epoch + 1,
+                "is_best": is_best,
+                "validation": _percents(found.validation),
+            }
+        )
+        if epoch + 1 == self._plan.epochs:
+            self._keep("last")
+        self._last = found
+        self._save()
+        return EpochEnded(self._step, epoch + 1, found.validation, is_best)
+
+    def _evaluate(self, epoch: int) -> Scored:
+        plan = self._plan
+        with self._random.unchanged():
+            self._twin = at_theta_dagger(
+                self._model,
+                self._method,
+                plan.split.train,
+                plan.transform,
+                size=plan.sizes.inner,
+                device=self._device,
+            )
+            found = evaluation(
+                self._model,
+                self._twin,
+                plan.split.validation,
+                plan.transform,
+                device=self._device,
+            )
+        return Scored(epoch=epoch, validation=found)
+
+    def _keep(self, at: Selection) -> None:
+        save_weights(self._folder.weights_file(at, "theta"), self._model.network.state_dict())
+        if self._twin is not None:
+            path = self._folder.weights_file(at, "theta_dagger")
+            save_weights(path, self._twin.network.state_dict())
+
+    def _cluster(self, epoch: int) -> None:
+        plan = self._plan
+        if plan.clustering is not None and plan.clustering.is_due(epoch):
+            with self._clock("clustering"), self._random.unchanged():
+                data = Evaluated(plan.split.train, plan.transform)
+                self._strata = plan.clustering.strata(data, self._model, epoch)
+
+    def _samplers(self) -> Samplers:
+        plan = self._plan
+        sampling = self._method.sampling
+        return make_samplers(
+            sampling, plan.split.train, plan.sizes, strata=self._strata, seed=plan.seed
+        )
+
+    def _timed(self, draws: Iterator[Draw]) -> Iterator[Draw]:
+        while True:
+            with self._clock("data"):
+                draw = next(draws, None)
+            if draw is None:
+                return
+            yield draw
+
+    @contextmanager
+    def _clock(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] += time.perf_counter() - began
+
+    def _save(self) -> None:
+        """Write a checkpoint; at the end of an epoch it comes after the evaluation."""
+        weights = {f"model.{name}": value for name, value in self._model.state_dict().items()}
+        weights |= {f"method.{name}": value for name, value in self._method.state_dict().items()}
+        state = {
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+            "random": tuple(self._random.capture()),
+            "strata": None if self._strata is None else (self._strata.cluster, self._strata.label),
+            "best": None if self._best is None else self._best.model_dump(),
+            "last": None if self._last is None else self._last.model_dump(),
+            "position": self._log.position(),
+            "seconds": self.seconds,
+        }
+        self._checkpoints.save(self._step, weights, state)
+
+    def _restored(self) -> int:
+        """Go back to the newest checkpoint, if there is one; return the length of its metrics."""
+        saved = self._checkpoints.newest()
+        if saved is None:
+            return 0
+        self._step = saved.step
+        self._model.load_state_dict(_under("model.", saved))
+        self._method.load_state_dict(_under("method.", saved))
+        state = saved.state
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scheduler.load_state_dict(state["scheduler"])
+        self._random.restore(RandomState(*state["random"]))
+        self._strata = None if state["strata"] is None else Strata(*state["strata"])
+        self._best = None if state["best"] is None else Scored.model_validate(state["best"])
+        self._last = None if state["last"] is None else Scored.model_validate(state["last"])
+        self.seconds = state["seconds"]
+        position: int = state["position"]
+        return position
+
+
+def _under(prefix: str, saved: Saved) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in saved.weights.items()
+        if name.startswith(prefix)
+    }
+
+
+def _score(scored: Scored, plan: Plan) -> float:
+    return pooled(scored.validation.of(plan.deploy)).percent
+
+
+def _percents(found: Evaluation) -> JsonValue:
+    """Return the accuracies of θ and of θ† in percent: by domain, and of all images."""
+
+    def percents(scores: Scores | None) -> JsonValue:
+        if scores is None:
+            return None
+        by_domain: dict[str, JsonValue] = {name: score.percent for name, score in scores.items()}
+        return {"all": pooled(scores).percent, "domains": by_domain}
+
+    return {"theta": percents(found.theta), "theta_dagger": percents(found.theta_dagger)}
