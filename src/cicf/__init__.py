@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cicf.config import RunConfig
     from cicf.core import CicfError, ConfigError, DataError
     from cicf.data import (
         ClassWeightedSampler,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         cluster_by_class,
         cluster_dataset,
     )
+    from cicf.experiment import LoadedRun, open_run, recipe, train
     from cicf.intervention import (
         AlphaCurve,
         Intervention,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         cross_entropy_per_sample,
         suggest_alpha,
     )
+    from cicf.results import Record
 
 __version__ = "0.1.0"
 
@@ -35,14 +38,20 @@ _HOMES = {
     "ConfigError": "cicf.core.errors",
     "DataError": "cicf.core.errors",
     "Intervention": "cicf.intervention",
+    "LoadedRun": "cicf.experiment",
     "RandomSampler": "cicf.data",
+    "Record": "cicf.results",
+    "RunConfig": "cicf.config",
     "Strata": "cicf.data",
     "StratifiedSampler": "cicf.data",
     "Terms": "cicf.intervention",
     "cluster_by_class": "cicf.data",
     "cluster_dataset": "cicf.data",
     "cross_entropy_per_sample": "cicf.intervention",
+    "open_run": "cicf.experiment",
+    "recipe": "cicf.experiment",
     "suggest_alpha": "cicf.intervention",
+    "train": "cicf.experiment",
 }
 
 __all__ = [
@@ -53,14 +62,20 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Intervention",
+    "LoadedRun",
     "RandomSampler",
+    "Record",
+    "RunConfig",
     "Strata",
     "StratifiedSampler",
     "Terms",
     "cluster_by_class",
     "cluster_dataset",
     "cross_entropy_per_sample",
+    "open_run",
+    "recipe",
     "suggest_alpha",
+    "train",
 ]
 
 

@@ -22,7 +22,7 @@ from cicf.data.clustering import Clustering
 from cicf.data.transforms import Augment, Policy
 from cicf.method import MethodConfig
 from cicf.methods import METHODS
-from cicf.train import MachineConfig, OptimConfig
+from cicf.training import MachineConfig, OptimConfig
 
 
 class DataConfig(Frozen):

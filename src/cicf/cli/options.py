@@ -20,8 +20,7 @@ def config_of(
 
     `named` are options by the dotted name of their field; those that are None were not given.
     """
-    from cicf.config import make_config
-    from cicf.experiment.recipes import merged, recipe
+    from cicf.experiment import merged, recipe
 
     over: Values = {} if file is None else _read(file)
     for name, value in named.items():
@@ -29,9 +28,7 @@ def config_of(
             over = merged(over, _nested(name, value))
     for setting in settings:
         over = merged(over, _parsed(setting))
-    method = over.get("method", {})
-    name = method.get("name", "cicf") if isinstance(method, Mapping) else "cicf"
-    return make_config(merged(merged(recipe(data, str(name)), over), {"data": {"name": data}}))
+    return recipe(data, over)
 
 
 def _parsed(setting: str) -> Values:

@@ -13,14 +13,14 @@ from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Record, Scored, Scores, pooled
 
 if TYPE_CHECKING:
-    from cicf.train import Event, Started
+    from cicf.training import Event, Started
 
 NAMES = {"theta": "θ", "theta_dagger": "θ†"}
 
 
 def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Record]:
     """Show a run while it goes on: a bar on a terminal, lines elsewhere; return what it left."""
-    from cicf.train import EpochEnded, Started, Stepped
+    from cicf.training import EpochEnded, Started, Stepped
 
     console = Console(stderr=True, highlight=False)
     columns = (

@@ -20,7 +20,7 @@ from cicf.experiment.recipes import DEMO
 from cicf.method import Method
 from cicf.models import ARCHITECTURES, SplitModel, build_model, load_weights
 from cicf.results.record import Setup
-from cicf.train import Plan
+from cicf.training import Plan
 
 _OTHER_SIZE = 224
 

@@ -19,8 +19,8 @@ from cicf.experiment.build import image_size, make_model, make_transform
 from cicf.models import SplitModel
 from cicf.results.folder import RunFolder
 from cicf.results.record import Scores, Selection, Setup
-from cicf.train import MachineConfig
-from cicf.train.evaluate import scores
+from cicf.training import MachineConfig
+from cicf.training.evaluate import scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,27 +3,26 @@
 from collections.abc import Mapping
 from typing import Any
 
-Values = dict[str, Any]
+from cicf.config import RunConfig, make_config
+
+Values = dict[str, Any]  # Any: what a user wrote, before it is checked
 
 DEMO = "demo"
 
 
-def recipe(data: str, method: str) -> Values:
-    """Return the values that a run starts from, as nested dictionaries.
+def recipe(data: str, over: Mapping[str, Any] | None = None) -> RunConfig:
+    """Return the config for some data, with values of the user's own laid over it.
 
-    Of the embedded digits: the network of Digits-DG from scratch. Of a user's images: a ResNet-18
-    with ImageNet weights and the paper's α and β for PACS.
+    For the embedded digits it is the network of Digits-DG from scratch; for a folder of images a
+    ResNet-18 with ImageNet weights and the paper's α and β for PACS, in memory that does not grow
+    with M. `over` is nested as the config is: {"method": {"name": "erm"}, "epochs": 5}.
     """
-    is_demo = data == DEMO
-    values: Values = {"data": {"name": data}, "method": {"name": method}}
-    if is_demo:
-        values["data"] |= {"normalise": "half", "flips": False}
-        values["model"] = {"name": "digits_cnn", "weights": "none"}
-        values["optim"] = {"lr": 0.1, "momentum": 0.0, "clip": 2.0}
-        values["epochs"] = 20
-        if method in ("cicf", "maml"):
-            values["method"] |= {"alpha": 0.1, "chunk": 32, "keeps_graphs": True}
-    return values
+    values = merged(over or {}, {"data": {"name": data}})
+    start = _demo() if data == DEMO else _folder(_name(values, "model", "resnet18"))
+    if _name(values, "method", "cicf") in ("cicf", "maml"):
+        return make_config(merged(start, values))
+    start.pop("method")
+    return make_config(merged(start, values))
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
@@ -35,3 +34,27 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
             value = merged(old, value)
         result[key] = value
     return result
+
+
+def _demo() -> Values:
+    return {
+        "data": {"normalise": "half", "flips": False},
+        "model": {"name": "digits_cnn", "weights": "none"},
+        "method": {"alpha": 0.1, "chunk": 32, "keeps_graphs": True},
+        "inner": {"size": 128},
+        "optim": {"lr": 0.1, "momentum": 0.0, "clip": 2.0},
+        "epochs": 20,
+    }
+
+
+def _folder(model: str) -> Values:
+    # Batch norm by running statistics lets the step go through its batch in pieces.
+    method = {"alpha": 0.05, "batch_norm": "running", "chunk": 32}
+    if model == "digits_cnn" or ":" in model:
+        return {"method": method, "model": {"weights": "none"}, "data": {"normalise": "half"}}
+    return {"method": method}
+
+
+def _name(values: Mapping[str, Any], section: str, default: str) -> str:
+    found = values.get(section, {})
+    return str(found.get("name", default)) if isinstance(found, Mapping) else default

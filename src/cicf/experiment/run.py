@@ -12,9 +12,9 @@ from cicf.core import ConfigError
 from cicf.experiment.build import fingerprint_of, load_data, make_plan
 from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Parameters, Record, Scored, Scores, Selection
-from cicf.train import Event, MachineConfig, Plan, Trainer
-from cicf.train.checkpoint import save_weights
-from cicf.train.evaluate import scores
+from cicf.training import Event, MachineConfig, Plan, Trainer
+from cicf.training.checkpoint import save_weights
+from cicf.training.evaluate import scores
 
 RUNS = Path("runs")
 

@@ -31,12 +31,12 @@ from cicf.results.record import (
     Setup,
     pooled,
 )
-from cicf.train.checkpoint import Checkpoints, Saved, save_weights
-from cicf.train.evaluate import at_theta_dagger, evaluation
-from cicf.train.events import EpochEnded, Event, Started, Stepped
-from cicf.train.log import MetricsLog, open_board
-from cicf.train.machine import MachineConfig
-from cicf.train.optim import OptimConfig
+from cicf.training.checkpoint import Checkpoints, Saved, save_weights
+from cicf.training.evaluate import at_theta_dagger, evaluation
+from cicf.training.events import EpochEnded, Event, Started, Stepped
+from cicf.training.log import MetricsLog, open_board
+from cicf.training.machine import MachineConfig
+from cicf.training.optim import OptimConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The loop: draw, gradient, optimiser step; evaluation and checkpoints."""
 
-from cicf.train.events import EpochEnded, Event, Started, Stepped
-from cicf.train.machine import MachineConfig
-from cicf.train.optim import OptimConfig
-from cicf.train.trainer import Plan, Trainer
+from cicf.training.events import EpochEnded, Event, Started, Stepped
+from cicf.training.machine import MachineConfig
+from cicf.training.optim import OptimConfig
+from cicf.training.trainer import Plan, Trainer
 
 __all__ = [
     "EpochEnded",
