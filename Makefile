@@ -1,12 +1,14 @@
 # Each target sets up .venv on first use, so any of them may be the first command after a clone.
 PYTHON ?= python3
 BIN := .venv/bin
+EPOCHS ?= 15
+OUT ?= runs/demo
 READY := .venv/ready
 
 .PHONY: demo test check bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/01_own_loop.py
+	$(BIN)/python examples/02_compare.py --epochs $(EPOCHS) --out $(OUT)
 
 test: check
 	$(BIN)/python -m pytest

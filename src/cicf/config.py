@@ -124,8 +124,8 @@ def method_kind(name: str) -> type[MethodConfig]:
 def _own_method(name: str) -> type[MethodConfig]:
     if ":" not in name:
         raise ConfigError(
-            f"method.name={name!r} is not known; {did_you_mean(name, METHODS)}; or name the config "
-            "class of your own, as package.module:Config"
+            f"method.name={name!r} is not known; name the config class of your own as "
+            f"package.module:Config, or {did_you_mean(name, METHODS)}"
         )
     module, _, attribute = name.partition(":")
     try:
@@ -195,11 +195,23 @@ def option_names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
 
 def _sentence(error: ValidationError, kind: type[Frozen], prefix: str) -> str:
     """Return the first thing that is wrong, in one sentence."""
-    first = error.errors()[0]
+    errors = error.errors()
+    first = errors[0]
+    known = list(option_names(kind, prefix))
     name = prefix + ".".join(str(part) for part in first["loc"])
+    section = name.rpartition(".")[0]
     if first["type"] == "extra_forbidden":
-        return f"{name} is no option; {did_you_mean(name, option_names(kind, prefix))}"
+        near = [each for each in known if each.startswith(f"{section}.")]
+        return f"{name} is no option; {did_you_mean(name, near or known)}"
     if first["type"] == "missing":
         return f"{name} is missing; give it a value"
-    rule = first["msg"][:1].lower() + first["msg"][1:]
+    rules = [first["msg"]]
+    if first["type"] == "model_type":
+        own = ", ".join(each for each in known if each.startswith(f"{name}."))
+        rules = [f"It has options of its own; set {own}"]
+    if section in known:
+        # Below an option lie the types that it may have, of which none fits.
+        name = section
+        rules = [each["msg"] for each in errors if each["loc"][:-1] == first["loc"][:-1]]
+    rule = ", or ".join(each[:1].lower() + each[1:] for each in rules)
     return f"{name}={first['input']!r} cannot be: {rule}"

@@ -4,15 +4,17 @@ import copy
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from tests.support.nets import TiedNet, conv_net, dropout_net, images, norm_net, smooth_net
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
-from cicf import DataError, Intervention
+from cicf import DataError, Intervention, RandomSampler
 from cicf.maths.intervention import Labelled, Parameters, instance_gradients
 
 pytestmark = pytest.mark.usefixtures("float64")
+SIZES = ((256, "inner"), (84, "outer"))
 
 
 def loader(size: int = 23, batch_size: int = 5) -> DataLoader[tuple[Tensor, ...]]:
@@ -99,3 +101,59 @@ def test_extra_state_is_carried_along() -> None:
     state = Intervention(model, alpha=0.4).theta_dagger(loader())
     model.load_state_dict(state)
     assert state["1._extra_state"] == "kept"
+
+
+@pytest.mark.parametrize("curvature", [0.5, 1.0, 1.5])
+def test_theta_is_not_pulled_where_one_virtual_step_does_all(curvature: float) -> None:
+    """On ½ λ e² with α = 1 the gradient is λ (1 − λ)² e: at λ = 1 only θ† knows the answer."""
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(1.0)
+
+    def loss(model: nn.Module, batch: Tensor) -> Tensor:
+        return curvature / 2 * model(batch)[:, 0] ** 2
+
+    step, batch = Intervention(model, alpha=1.0, loss=loss), torch.ones(3, 1)
+    for _ in range(20):
+        model.zero_grad()
+        step.backward(batch, batch)
+        model.weight.data -= 0.1 * model.weight.grad
+    expected = (1 - 0.1 * curvature * (1 - curvature) ** 2) ** 20
+    moved = step.theta_dagger([batch])["weight"].item()
+    assert model.weight.item() == pytest.approx(expected)
+    assert moved == pytest.approx((1 - curvature) * expected)
+
+
+@pytest.mark.slow
+def test_theta_and_theta_dagger_part_when_the_virtual_step_is_long() -> None:
+    """Softmax regression on handwritten digits: convex, and still θ is left behind."""
+    apart = {alpha: accuracies(alpha) for alpha in (0.5, 4.0)}
+    theta, dagger = apart[0.5]
+    assert theta > 80
+    assert abs(theta - dagger) < 5
+    theta, dagger = apart[4.0]
+    assert dagger > 70
+    assert dagger - theta > 20
+
+
+def accuracies(alpha: float) -> tuple[float, float]:
+    """Return the test accuracies at θ and at θ† in percent after 150 steps."""
+    digits = load_digits()
+    x, y = torch.tensor(digits.data, dtype=torch.float64) / 16, torch.tensor(digits.target)
+    train, held_out = (x[:1200], y[:1200]), (x[1200:], y[1200:])
+    torch.manual_seed(0)
+    model = nn.Linear(64, 10)
+    step = Intervention(model, alpha=alpha)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    inner, outer = (RandomSampler(1200, size=size, role=role) for size, role in SIZES)
+    for number in range(150):
+        a, b = inner.batch(number), outer.batch(number)
+        optimizer.zero_grad()
+        step.backward((x[a], y[a]), (x[b], y[b]))
+        optimizer.step()
+
+    def accuracy() -> float:
+        return 100 * (model(held_out[0]).argmax(dim=1) == held_out[1]).double().mean().item()
+
+    at_theta = accuracy()
+    model.load_state_dict(step.theta_dagger([train]))
+    return at_theta, accuracy()

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 import warnings
 import zipfile
@@ -198,6 +199,32 @@ def test_export_is_silent(ending: str, tmp_path: Path, capfd: pytest.CaptureFixt
     with pytest.raises(CicfError):
         export(BranchesOnData(), tmp_path / f"b{ending}")
     assert capfd.readouterr() == ("", "")
+
+
+FAILS_IN_A_FRESH_PROCESS = """
+import pathlib, sys
+from cicf.core import CicfError
+from cicf.models.export import export_model
+from torch import nn
+
+class BranchesOnData(nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3)) if x.sum() > 0 else x.amax((2, 3))
+
+path, half = pathlib.Path(sys.argv[1]), (0.5, 0.5, 0.5)
+try:
+    export_model(BranchesOnData(), path, image_size=8, mean=half, std=half, classes="abc")
+except CicfError:
+    print("refused")
+"""
+
+
+@pytest.mark.slow
+def test_export_that_fails_logs_nothing(tmp_path: Path) -> None:
+    # In a process of its own, as torch logs to the stream that was standard error at its import.
+    command = [sys.executable, "-c", FAILS_IN_A_FRESH_PROCESS, str(tmp_path / "a.pt2")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("refused\n", "")
 
 
 @each_ending

@@ -12,6 +12,8 @@ from cicf.cli.methods import methods
 from cicf.cli.train import train
 from cicf.core.errors import CicfError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="cicf",
     help="Train an image classifier that learns causes instead of confounders, and look inside it.",
@@ -47,12 +49,20 @@ def _options(
 def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    # So that a network in the user's own folder is found as package.module:build; last, so that
+    # nothing there hides a module of ours.
+    sys.path.append("")
     try:
         app()
     except CicfError as error:
         sys.exit(_told(str(error), code=2))
-    except KeyboardInterrupt:
-        sys.exit(_told("stopped; --resume goes on from the newest checkpoint", code=130))
+    except OSError as error:
+        sys.exit(_told(f"{error}; check the path, its permissions and the space left", code=2))
+    except SystemExit as ended:
+        # What typer makes of a keyboard interrupt, without a word.
+        if ended.code == INTERRUPTED:
+            _told("stopped; train --resume goes on from the newest checkpoint", code=INTERRUPTED)
+        raise
 
 
 def _told(sentence: str, *, code: int) -> int:

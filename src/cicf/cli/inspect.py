@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cicf.cli.show import print_json, print_line, print_table, score_rows
+from cicf.cli.show import print_json, print_line, print_scores, print_table
 from cicf.core.errors import ConfigError, did_you_mean
 
 Run = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/demo-blended-cicf-…")]
@@ -36,8 +36,7 @@ def evaluate(
 
     loaded = open_run(run, at=checkpoint, device=device)
     found = load_data(DataConfig(name=data, root=root, skips_unreadable=skip_unreadable))
-    columns = ("domain", "images", "accuracy in %")
-    print_table(f"{run} on {data}", columns, score_rows(loaded.scores(found)), as_json=json)
+    print_scores(f"{run} on {data}", loaded.scores(found), as_json=json)
 
 
 def predict(

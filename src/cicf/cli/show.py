@@ -22,7 +22,7 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
     """Show a run while it goes on: a bar on a terminal, lines elsewhere; return what it left."""
     from cicf.training import EpochEnded, Started, Stepped
 
-    console = Console(stderr=True, highlight=False)
+    console = _console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
@@ -43,7 +43,8 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
                 terms = _terms(event.terms)
                 bar.update(task, completed=event.step, terms=terms)
             elif isinstance(event, EpochEnded):
-                console.print(f"epoch {event.epoch}: {_accuracies(event.validation)}; {terms}")
+                accuracies = _accuracies(event.validation)
+                console.print(f"epoch {event.epoch}: {accuracies}; {terms}", soft_wrap=True)
             else:
                 record = event
     assert record is not None
@@ -62,9 +63,9 @@ def print_record(record: Record, folder: Path, *, as_json: bool) -> None:
     for name, scored in (("last epoch", record.last), ("best validation", record.best)):
         for row in _rows(name, scored, record):
             table.add_row(*row)
-    console = Console()
+    console = _console()
     console.print(table)
-    console.print(f"* is stored in {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
+    console.print(f"* is stored in {folder / 'model.safetensors'}", soft_wrap=True)
 
 
 def print_table(
@@ -79,7 +80,24 @@ def print_table(
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    _console().print(table)
+
+
+def print_scores(title: str, scores: Scores, *, as_json: bool) -> None:
+    """Print the score on every domain, and on all images where there are several."""
+    rows = list(scores.items())
+    if len(rows) > 1:
+        rows.append(("all images", pooled(scores)))
+    if as_json:
+        print_json(
+            [
+                {"domain": name, "images": s.total, "correct": s.correct, "accuracy": s.percent}
+                for name, s in rows
+            ]
+        )
+        return
+    texts = [(name, str(score.total), f"{score.percent:.1f}") for name, score in rows]
+    print_table(title, ("domain", "images", "accuracy in %"), texts, as_json=False)
 
 
 def print_json(value: object) -> None:
@@ -89,13 +107,12 @@ def print_json(value: object) -> None:
 
 def print_line(text: str) -> None:
     """Print a sentence."""
-    Console().print(text, soft_wrap=True, highlight=False, markup=False)
+    _console().print(text, soft_wrap=True)
 
 
-def score_rows(scores: Scores) -> list[tuple[str, str, str]]:
-    """Return (domain, images, accuracy) of each domain, and of all together."""
-    rows = dict(scores) if len(scores) == 1 else {**scores, "all": pooled(scores)}
-    return [(name, str(score.total), f"{score.percent:.1f}") for name, score in rows.items()]
+def _console(*, stderr: bool = False) -> Console:
+    # Names of a user's files and classes may look like markup or emoji, and are neither.
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def _introduce(event: "Started", folder: Path, console: Console) -> None:

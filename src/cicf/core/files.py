@@ -31,8 +31,9 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in temporary.iterdir():
-            _flush(file)
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _flush(file)
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -14,5 +14,5 @@ class Frozen(BaseModel):
         extra="forbid",
         use_attribute_docstrings=True,
         protected_namespaces=(),
-        ser_json_inf_nan="constants",
+        ser_json_inf_nan="strings",
     )

@@ -73,15 +73,14 @@ def batch_sizes(
                 f"{name}={size} is larger than the training set, which has {count} images; "
                 "make it smaller, or leave it out"
             )
-    least, most = _limits(sampling, data)
-    found_outer = outer or min(OUTER_SIZE, max(least, count * OUTER_SIZE // INNER_SIZE))
-    most = most - found_outer if sampling.inner == "within" else most
-    found_inner = inner or max(least, min(INNER_SIZE, most))
+    room = _task_room(sampling, data) if sampling.needs_domains else _room(count)
+    found_outer = outer or max(room.least, min(OUTER_SIZE, room.outer, room.both - (inner or 0)))
+    found_inner = inner or max(room.least, min(INNER_SIZE, room.inner, room.both - found_outer))
     notes = []
     if outer is None and found_outer < OUTER_SIZE:
-        notes.append(_note("outer", found_outer, OUTER_SIZE, count))
+        notes.append(_note("outer", found_outer, OUTER_SIZE, room))
     if inner is None and found_inner < INNER_SIZE and sampling.inner is not None:
-        notes.append(_note("inner", found_inner, INNER_SIZE, count))
+        notes.append(_note("inner", found_inner, INNER_SIZE, room))
     return Sizes(found_inner, found_outer, tuple(notes))
 
 
@@ -142,17 +141,39 @@ def _tasks(sampling: Sampling, data: DomainDataset, sizes: Sizes, seed: int) -> 
     return Samplers(outer, inner, outer.count)
 
 
-def _limits(sampling: Sampling, data: DomainDataset) -> tuple[int, int]:
-    """Return the smallest batch that makes sense, and the largest the data can fill."""
-    if not sampling.needs_domains:
-        return 1, len(data)
-    counts = data.domain.unique(return_counts=True)[1]
-    tasks = len(counts)
-    smallest = int(counts.min())
-    if sampling.inner == "within":
-        return tasks, tasks * smallest
-    return tasks, tasks * (len(data) - int(counts.max()))
+class _Room(NamedTuple):
+    """Holds how many images the batches need and can have: each at least, each at most, both."""
+
+    least: int
+    inner: int
+    outer: int
+    both: int
+    reason: str
 
 
-def _note(name: str, size: int, usual: int, count: int) -> str:
-    return f"{name}.size is {size} instead of {usual}, because the training set has {count} images"
+def _room(count: int) -> _Room:
+    outer = count * OUTER_SIZE // INNER_SIZE
+    return _Room(1, count, outer, 2 * count, f"the training set has {count} images")
+
+
+def _task_room(sampling: Sampling, data: DomainDataset) -> _Room:
+    """Return the room for tasks, whose blocks are as large as the smallest domain allows."""
+    ids, counts = data.domain.unique(return_counts=True)
+    tasks, smallest, largest = len(ids), int(counts.min()), int(counts.max())
+    reason = f"the {tasks} domains have {smallest} to {largest} training images"
+    own = tasks * smallest
+    if sampling.inner == "cross":
+        count = len(data)
+        inner = min(count, tasks * (count - largest))
+        return _Room(tasks, inner, min(own, _room(count).outer), 2 * count, reason)
+    if smallest < 2:
+        raise ConfigError(
+            "tasks='within' takes both batches of a task from its domain, so that each needs at "
+            f"least 2 training images, but {data.domains[int(ids[counts.argmin()])]!r} has 1; "
+            "add images, or use tasks='cross'"
+        )
+    return _Room(tasks, own, own * OUTER_SIZE // (INNER_SIZE + OUTER_SIZE), own, reason)
+
+
+def _note(name: str, size: int, usual: int, room: _Room) -> str:
+    return f"{name}.size is {size} instead of {usual}, because {room.reason}"

@@ -34,6 +34,12 @@ class TaskSampler(StepSampler):
     ) -> None:
         places = [(domain == each).nonzero()[:, 0] for each in domain.unique().tolist()]
         self.count = len(places)
+        for name, given in (("inner.size", inner_size), ("outer.size", outer_size)):
+            if given < self.count:
+                raise ConfigError(
+                    f"{name}={given} is less than one image for each of the {self.count} tasks; "
+                    "make it larger"
+                )
         self._inner, self._outer = inner_size // self.count, outer_size // self.count
         size = self.count * (self._inner if role == "inner" else self._outer)
         super().__init__(len(domain), size=size, steps=steps, seed=seed, role=role)
@@ -63,6 +69,10 @@ class TaskSampler(StepSampler):
         # The stream has no role in its name: both batches of a task share one order.
         stream = generator(self.seed, "tasks", step, task, name)
         return places[torch.randperm(len(places), generator=stream)]
+
+    def _settings(self) -> dict[str, int | str]:
+        blocks: dict[str, int | str] = {"inner_block": self._inner, "outer_block": self._outer}
+        return {**super()._settings(), "tasks": self._tasks, **blocks}
 
     def _check(self) -> None:
         if self._tasks == "cross" and self.count < 2:

@@ -1,6 +1,7 @@
 """From a config to the objects of a run."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from cicf.data.domains import DomainDataset
 from cicf.data.folder import load_folder
 from cicf.data.images import ImageFiles
 from cicf.data.protocol import Split, hold_out, leave_one_domain_out
-from cicf.data.sampling import Sizes, batch_sizes
+from cicf.data.sampling import Sizes, batch_sizes, make_samplers
 from cicf.data.transforms import HALF, IMAGENET, Transform
 from cicf.experiment.recipes import DEMO
 from cicf.method import Method
@@ -33,7 +34,7 @@ def load_data(config: DataConfig) -> DomainDataset:
     if not path.is_dir():
         raise DataError(
             f"{path} is no folder, and {config.name!r} is no data set that comes with the package; "
-            f"{did_you_mean(config.name, [DEMO])}, or name a folder with class/image.jpg"
+            f"name a folder with class/image.jpg, or {did_you_mean(config.name, [DEMO])}"
         )
     return load_folder(path, skips_unreadable=config.skips_unreadable)
 
@@ -41,6 +42,11 @@ def load_data(config: DataConfig) -> DomainDataset:
 def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
     """Return everything that a training needs; all that can be wrong is found out here."""
     split = make_split(config, data)
+    if len(split.validation) == 0:
+        raise DataError(
+            f"no image of {config.data.name} is left to validate with, because every class of "
+            "every source domain has one image; give one of them at least two"
+        )
     # Weights and dropout draw from the global state, which follows from the seed alone.
     torch.manual_seed(stream_seed(config.seed, "torch"))
     model = make_model(config.model, len(data.classes), image_size(config))
@@ -49,6 +55,9 @@ def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
     sizes = batch_sizes(
         method.sampling, split.train, inner=config.inner.size, outer=config.outer.size
     )
+    if method.sampling.needs_domains:
+        # Made for what it refuses; the trainer makes its own.
+        make_samplers(method.sampling, split.train, sizes, strata=None, seed=config.seed)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
     notes = list(sizes.notes)
     if loaded.loaded and loaded.new:
@@ -75,6 +84,11 @@ def make_split(config: RunConfig, data: DomainDataset) -> Split:
     target, share = config.data.target, config.data.validation
     if target is None:
         return hold_out(data, validation=share, seed=config.seed)
+    if len(data.domains) < 2:
+        raise ConfigError(
+            f"data.target={target!r} cannot be held out, because {config.data.name} has one domain "
+            "only; arrange it as domain/class/image.jpg, or leave the target out"
+        )
     if target not in data.domains:
         raise ConfigError(
             f"data.target={target!r} is no domain of {config.data.name}; "
@@ -109,7 +123,7 @@ def fingerprint_of(data: DomainDataset) -> str:
         found.update(labels.numpy().tobytes())
     if isinstance(data.images, ImageFiles):
         for path in data.images.paths:
-            found.update(path.name.encode() + b"\0")
+            found.update(os.fsencode(path.name) + b"\0")
             found.update(hashlib.sha256(path.read_bytes()).digest())
     else:
         found.update(data.images.numpy().tobytes())

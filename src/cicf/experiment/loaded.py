@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float, UInt8
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -19,7 +20,6 @@ from cicf.experiment.build import image_size, make_model, make_transform
 from cicf.models import SplitModel
 from cicf.results.folder import RunFolder
 from cicf.results.record import Scores, Selection, Setup
-from cicf.training import MachineConfig
 from cicf.training.evaluate import scores
 
 
@@ -61,17 +61,22 @@ class LoadedRun:
 def open_run(path: Path, *, at: Selection = "last", device: str = "auto") -> LoadedRun:
     """Return the deployed network of a run that has ended, or its best one so far."""
     folder = RunFolder(path)
-    config, setup = make_config(folder.config()), folder.setup()
+    config = make_config({**folder.config(), "machine": {"device": device}})
+    setup, place = folder.setup(), config.machine.torch_device()
     weights = folder.model_file if at == "last" else folder.weights_file(at, config.method.deploy)
     if not weights.exists():
         raise DataError(
             f"{path} has no {'trained' if at == 'best' else 'finished'} network yet; "
             "finish it with --resume" + ("" if at == "best" else ", or use --checkpoint best")
         )
-    machine = MachineConfig.model_validate({"device": device})
     model = make_model(config.model, len(setup.classes), image_size(config))
-    model.network.load_state_dict(load_file(weights))
-    place = machine.torch_device()
+    try:
+        model.network.load_state_dict(load_file(weights))
+    except (SafetensorError, RuntimeError) as error:
+        raise DataError(
+            f"{weights} does not hold the weights of {config.model.name} as it is built now "
+            f"({' '.join(str(error).split())}); bring back the file, or the code of the network"
+        ) from error
     return LoadedRun(model.to(place), make_transform(config), setup, config, place)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cicf.config import RunConfig, make_config
+from cicf.core import ConfigError
 
 Values = dict[str, Any]  # Any: what a user wrote, before it is checked
 
@@ -17,12 +18,17 @@ def recipe(data: str, over: Mapping[str, Any] | None = None) -> RunConfig:
     ResNet-18 with ImageNet weights and the paper's α and β for PACS, in memory that does not grow
     with M. `over` is nested as the config is: {"method": {"name": "erm"}, "epochs": 5}.
     """
-    values = merged(over or {}, {"data": {"name": data}})
+    values = merged({"data": {"name": data}}, over or {})
     start = _demo() if data == DEMO else _folder(_name(values, "model", "resnet18"))
-    if _name(values, "method", "cicf") in ("cicf", "maml"):
-        return make_config(merged(start, values))
-    start.pop("method")
-    return make_config(merged(start, values))
+    if _name(values, "method", "cicf") not in ("cicf", "maml"):
+        start.pop("method")
+    config = make_config(merged(start, values))
+    if config.data.name != data:
+        raise ConfigError(
+            f"data.name={config.data.name!r} differs from the data that were named, {data!r}; "
+            "leave it out"
+        )
+    return config
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:

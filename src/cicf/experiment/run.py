@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import JsonValue
 from safetensors.torch import load_file
 
 from cicf.config import RunConfig
@@ -95,9 +94,7 @@ def _check(folder: RunFolder, config: RunConfig, fingerprint: str, *, resumes: b
         )
 
 
-def _differences(
-    old: JsonValue, new: JsonValue, name: str = ""
-) -> Iterator[tuple[str, JsonValue, JsonValue]]:
+def _differences(old: object, new: object, name: str = "") -> Iterator[tuple[str, object, object]]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             yield from _differences(old.get(key), new.get(key), f"{name}.{key}".lstrip("."))
@@ -136,4 +133,5 @@ def _metadata(config: RunConfig, plan: Plan) -> dict[str, str]:
         "mean": setup.mean,
         "std": setup.std,
     }
-    return {"format": "pt", "cicf": json.dumps(facts)}
+    # One entry: the order of several in the file would be another in every process.
+    return {"cicf": json.dumps(facts)}

@@ -1,17 +1,20 @@
 """The folder of a run: the unit of truth and of resumption."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
 from cicf.core import DataError
 from cicf.core.files import write_text
+from cicf.core.frozen import Frozen
 from cicf.results.record import Parameters, Record, Selection, Setup
 
-Config = Mapping[str, JsonValue]
+Values = dict[str, Any]  # Any: whatever JSON holds
+_Kind = TypeVar("_Kind", bound=Frozen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +67,20 @@ class RunFolder:
         """Tell whether the run has ended."""
         return self.result_file.exists()
 
-    def begin(self, config: Config) -> None:
+    def begin(self, config: Values) -> None:
         """Write the options of a new run."""
         write_text(self.config_file, json.dumps(config, indent=2) + "\n")
 
-    def config(self) -> dict[str, JsonValue]:
+    def config(self) -> Values:
         """Return the options of the run."""
         if not self.has_run:
             raise DataError(f"{self.path} is no folder of a run; it has no config.json")
-        found = json.loads(self.config_file.read_text(encoding="utf-8"))
+        try:
+            found = json.loads(self.config_file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(
+                f"{self.config_file} is no JSON; bring it back, or train into another folder"
+            ) from error
         assert isinstance(found, dict)
         return found
 
@@ -84,7 +92,7 @@ class RunFolder:
         """Return what the run found before its first step."""
         if not self.setup_file.exists():
             raise DataError(f"{self.path} has not begun to train; start it with --resume")
-        return Setup.model_validate_json(self.setup_file.read_text(encoding="utf-8"))
+        return _read(Setup, self.setup_file)
 
     def finish(self, record: Record) -> None:
         """Write the record, which marks the run as finished."""
@@ -94,15 +102,9 @@ class RunFolder:
         """Return the record of the finished run."""
         if not self.is_finished:
             raise DataError(f"{self.path} has no result.json, so the run has not ended")
-        try:
-            return Record.model_validate_json(self.result_file.read_text(encoding="utf-8"))
-        except ValidationError as error:
-            raise DataError(
-                f"{self.result_file} is no record that this version reads "
-                f"({error.error_count()} fields are wrong); run it again"
-            ) from error
+        return _read(Record, self.result_file)
 
-    def metrics(self) -> Iterator[dict[str, JsonValue]]:
+    def metrics(self) -> Iterator[Values]:
         """Yield the rows of the metrics; a last one that was cut off by a crash is left out."""
         if not self.metrics_file.exists():
             return
@@ -110,3 +112,13 @@ class RunFolder:
             for line in lines:
                 if line.endswith("\n"):
                     yield json.loads(line)
+
+
+def _read(kind: type[_Kind], file: Path) -> _Kind:
+    try:
+        return kind.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise DataError(
+            f"{file} is no {kind.__name__.lower()} that this version reads "
+            f"({error.error_count()} fields are wrong); run it again"
+        ) from error

@@ -54,6 +54,9 @@ def at_theta_dagger(
     in batches of `size`.
     """
 
+    # One image alone has no variance, so batch norm may refuse a last batch of one.
+    size += len(train) % size == 1
+
     def shuffled() -> Iterator[Samples]:
         for batch in batches(Evaluated(train, transform), size=size, shuffle_seed=0):
             yield to_device(batch, device)  # type: ignore[misc]

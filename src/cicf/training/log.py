@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
 from cicf.core import ConfigError
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
 
-Row = Mapping[str, JsonValue]
+Row = Mapping[str, object]
 
 
 class MetricsLog:
@@ -68,7 +66,7 @@ def _numbers(row: Row, prefix: str = "") -> Iterator[tuple[str, float]]:
             yield f"{prefix}{name}", float(value)
 
 
-def _finite(value: JsonValue) -> JsonValue:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pydantic import JsonValue
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
@@ -284,13 +283,13 @@ def _score(scored: Scored, plan: Plan) -> float:
     return pooled(scored.validation.of(plan.deploy)).percent
 
 
-def _percents(found: Evaluation) -> JsonValue:
+def _percents(found: Evaluation) -> dict[str, object]:
     """Return the accuracies of θ and of θ† in percent: by domain, and of all images."""
 
-    def percents(scores: Scores | None) -> JsonValue:
+    def percents(scores: Scores | None) -> dict[str, object] | None:
         if scores is None:
             return None
-        by_domain: dict[str, JsonValue] = {name: score.percent for name, score in scores.items()}
+        by_domain = {name: score.percent for name, score in scores.items()}
         return {"all": pooled(scores).percent, "domains": by_domain}
 
     return {"theta": percents(found.theta), "theta_dagger": percents(found.theta_dagger)}

@@ -1,0 +1,57 @@
+"""A run small enough to be trained many times, with everything in it that has a state."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import nn
+
+import cicf
+
+
+def dropout_and_norm(num_classes: int) -> nn.Module:
+    """Return a network for 8x8 images whose steps depend on random masks and move statistics."""
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=2),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Flatten(),
+        nn.Linear(36, num_classes),
+    )
+
+
+def write_images(root: Path, *, per_class: int = 12) -> Path:
+    """Write three domains of two classes: 8x8 images, brighter on the left or on the right."""
+    stream = torch.Generator().manual_seed(0)
+    for domain in ("art", "photo", "sketch"):
+        for label, name in enumerate(("left", "right")):
+            folder = root / domain / name
+            folder.mkdir(parents=True)
+            for number in range(per_class):
+                image = torch.randint(120, (8, 8, 3), generator=stream)
+                image[:, 4 * label : 4 * label + 4] += 100
+                Image.fromarray(image.to(torch.uint8).numpy()).save(folder / f"{number}.png")
+    return root
+
+
+def config(root: Path, **over: Any) -> cicf.RunConfig:
+    """Return a run on these images with momentum, a schedule and clusters that are made anew."""
+    values: dict[str, Any] = {
+        "data": {"target": "sketch", "validation": 0.25, "image_size": 8},
+        "model": {"name": "tests.support.tiny:dropout_and_norm", "cut": "2"},
+        "method": {"name": "cicf", "alpha": 0.1, "batch_norm": "batch", "chunk": None},
+        "inner": {"size": 12},
+        "outer": {"size": 6},
+        "clusters": {"source": "network", "every": 1, "per_class": 2},
+        "optim": {"lr": 0.05},
+        "epochs": 3,
+        "log_every": 1,
+        "machine": {"checkpoint_every": 2, "device": "cpu"},
+    }
+    for name, value in over.items():
+        values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
+    if values["method"]["name"] == "erm":
+        values["method"] = {"name": "erm"}
+    return cicf.recipe(str(root), values)

@@ -1,0 +1,164 @@
+"""A run that was interrupted anywhere ends as if it had not been, to the bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.support.tiny import config, write_images
+
+import cicf
+from cicf.core import TrainingError
+from cicf.experiment import events
+from cicf.results import RunFolder
+from cicf.training import EpochEnded, Stepped
+
+ROOT = Path(__file__).parents[2]
+METHODS = {
+    "erm": {"name": "erm"},
+    "maml": {"name": "maml"},
+    "cicf": {"name": "cicf"},
+}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    return write_images(tmp_path / "images")
+
+
+def outcome(folder: Path) -> tuple[bytes, bytes, bytes, dict[str, object]]:
+    """Return everything that a run left but the time it took."""
+    record = json.loads((folder / "result.json").read_text())
+    del record["seconds"]
+    weights = b"".join(path.read_bytes() for path in sorted((folder / "weights").iterdir()))
+    model = (folder / "model.safetensors").read_bytes()
+    return weights, model, (folder / "metrics.jsonl").read_bytes(), record
+
+
+def interrupt(run: cicf.RunConfig, folder: Path, *, after: int) -> None:
+    """Stop a run once it has told of so many steps."""
+    told = 0
+    for event in events(run, out=folder, resumes=True):
+        told += isinstance(event, Stepped)
+        if told == after:
+            return
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", list(METHODS))
+def test_an_interrupted_run_ends_as_if_it_had_not_been(
+    images: Path, tmp_path: Path, method: str
+) -> None:
+    run = config(images, method=METHODS[method])
+    cicf.train(run, out=tmp_path / "whole")
+    for after in (1, 4, 2, 5, 3):
+        torch.rand(after)
+        interrupt(run, tmp_path / "parts", after=after)
+    assert not RunFolder(tmp_path / "parts").is_finished
+    cicf.train(run, out=tmp_path / "parts", resumes=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_as_if_it_had_not_been(images: Path, tmp_path: Path) -> None:
+    options = json.loads(config(images, epochs=6).model_dump_json())
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    program = (
+        "import json, sys; from pathlib import Path; import cicf\n"
+        "run = cicf.RunConfig.model_validate(json.loads(Path(sys.argv[1]).read_text()))\n"
+        "cicf.train(run, out=Path(sys.argv[2]), resumes=True)"
+    )
+
+    def start(folder: Path) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", program, str(tmp_path / "options.json"), str(folder)]
+        return subprocess.Popen(words, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    whole = start(tmp_path / "whole")
+    parts = tmp_path / "parts"
+    kills = 0
+    for rows in (3, 11, 17):
+        running = start(parts)
+        metrics = parts / "metrics.jsonl"
+        while running.poll() is None:
+            if metrics.exists() and metrics.read_bytes().count(b"\n") >= rows:
+                running.send_signal(signal.SIGKILL)
+                kills += running.wait() == -signal.SIGKILL
+                break
+            time.sleep(0.002)
+    assert kills == 3
+    assert not (parts / "result.json").exists()
+    assert start(parts).wait() == 0
+    assert whole.wait() == 0
+    assert outcome(parts) == outcome(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_the_number_of_workers_changes_nothing(images: Path, tmp_path: Path) -> None:
+    for workers in (0, 2):
+        machine = {"num_workers": workers}
+        run = config(images, machine=machine, data={"augment": "autoaugment"}, epochs=2)
+        cicf.train(run, out=tmp_path / str(workers))
+    assert outcome(tmp_path / "0") == outcome(tmp_path / "2")
+
+
+def test_a_seed_decides_everything(images: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        torch.rand(5)
+        cicf.train(config(images, seed=seed, epochs=1), out=tmp_path / name)
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+    assert outcome(tmp_path / "a")[0] != outcome(tmp_path / "c")[0]
+
+
+def test_a_finished_run_is_not_run_again(images: Path, tmp_path: Path) -> None:
+    run = config(images, epochs=1)
+    first = cicf.train(run, out=tmp_path / "run")
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    assert cicf.train(run, out=tmp_path / "run", resumes=True) == first
+    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+
+
+def test_a_checkpoint_that_was_cut_off_is_not_believed(images: Path, tmp_path: Path) -> None:
+    run = config(images)
+    cicf.train(run, out=tmp_path / "whole")
+    interrupt(run, tmp_path / "parts", after=5)
+    (tmp_path / "parts" / "checkpoints" / ".step-000000099.1").mkdir()
+    (tmp_path / "parts" / "checkpoints" / ".step-000000099.1" / "state.pt").write_bytes(b"half")
+    cicf.train(run, out=tmp_path / "parts", resumes=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
+    images: Path, tmp_path: Path
+) -> None:
+    run = config(
+        images, method={"name": "erm"}, optim={"lr": 1e30}, machine={"checkpoint_every": 1}
+    )
+    with pytest.raises(TrainingError, match=r"in step \d+, so training stopped before it"):
+        cicf.train(run, out=tmp_path / "run")
+    (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
+    weights = load_file(kept / "weights.safetensors")
+    assert all(value.isfinite().all() for value in weights.values())
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_no_image_of_the_target_is_read_before_training_has_ended(
+    images: Path, tmp_path: Path
+) -> None:
+    run = config(images)
+    away, epochs = tmp_path / "away", 0
+    for event in events(run, out=tmp_path / "run"):
+        if isinstance(event, RunFolder):
+            (images / "sketch").rename(away)
+        if isinstance(event, EpochEnded):
+            epochs += 1
+            if epochs == run.epochs:
+                away.rename(images / "sketch")
+    record = RunFolder(tmp_path / "run").record()
+    assert record.last.test is not None
+    assert record.last.test.theta["sketch"].total == 24
