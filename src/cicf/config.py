@@ -193,6 +193,16 @@ def option_names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
             yield prefix + name
 
 
+def described(config: Frozen, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield every option of a config: its name for `--set`, its value, its meaning."""
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, Frozen):
+            yield from described(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, str(value), " ".join((field.description or "").split())
+
+
 def _sentence(error: ValidationError, kind: type[Frozen], prefix: str) -> str:
     """Return the first thing that is wrong, in one sentence."""
     errors = error.errors()

@@ -53,6 +53,7 @@ class MethodConfig(Frozen, ABC):
     """Holds the options of a method and builds it."""
 
     name: str
+    """The method, as `cicf methods` lists it."""
     deploy: Deploy = "theta"
     """Which parameters are stored as the model."""
 

@@ -142,6 +142,11 @@ def test_the_default_of_one_batch_leaves_room_for_the_other(
     assert make_samplers(Sampling(tasks), data, sizes, strata=None, seed=0).tasks == len(domains)
 
 
+def test_within_a_large_inner_batch_leaves_the_rest_of_the_domains_to_the_outer_one() -> None:
+    sizes = batch_sizes(Sampling("within"), dataset(500, 85), inner=160, outer=None)
+    assert sizes.outer == 10  # 2 · 85 − 160
+
+
 @pytest.mark.parametrize("tasks", ["within", "cross"])
 def test_more_domains_than_the_paper_has_images_get_one_image_each(tasks: Inner) -> None:
     assert default_sizes(tasks, *[50] * 100).outer == 100

@@ -279,8 +279,9 @@ def test_maml_on_a_folder_without_domains_is_refused(tmp_path: Path, run: Path) 
 
 
 def test_batches_that_the_domains_cannot_fill_are_refused(images: Path, run: Path) -> None:
-    ended = train(images, run, "--method", "maml", "--set", "inner.size=18")
-    assert_refused(ended, "inner.size", "smaller")
+    sizes = ("--set", "inner.size=12", "--set", "outer.size=12")
+    ended = train(images, run, "--method", "maml", *sizes)
+    assert_refused(ended, "12 images", "one has 10", "make inner.size or outer.size smaller")
     assert not run.exists()
 
 
@@ -548,7 +549,3 @@ def test_wrong_usage_is_told_with_the_help_to_read(words: tuple[str, ...]) -> No
     assert ended.out == ""
     assert "--help" in ended.err
     assert "Traceback" not in ended.err
-
-
-def test_options_of_tests_are_options_of_the_command() -> None:
-    assert OPTIONS[0] == "--model"

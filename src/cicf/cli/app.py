@@ -8,7 +8,7 @@ import typer
 
 import cicf
 from cicf.cli.inspect import evaluate, explain, export, predict
-from cicf.cli.methods import methods
+from cicf.cli.methods import methods, options
 from cicf.cli.train import train
 from cicf.core.errors import CicfError
 
@@ -29,12 +29,14 @@ app.command("predict")(predict)
 app.command("explain")(explain)
 app.command("export")(export)
 app.command("methods")(methods)
+app.command("options")(options)
 
 
-def _version(is_asked: bool) -> None:
+def _version(is_asked: bool) -> bool:
     if is_asked:
         typer.echo(f"cicf {cicf.__version__}")
         raise typer.Exit
+    return is_asked
 
 
 @app.callback()

@@ -8,8 +8,11 @@ import typer
 from cicf.cli.show import print_json, print_line, print_scores, print_table
 from cicf.core.errors import ConfigError, did_you_mean
 
-Run = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/demo-blended-cicf-…")]
-Images = Annotated[list[Path], typer.Argument(help="Images, of any size.")]
+Run = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="The folder of a run, such as runs/demo-blended-cicf-…"),
+]
+Images = Annotated[list[Path], typer.Argument(metavar="IMAGE", help="Images, of any size.")]
 Checkpoint = Annotated[
     Literal["last", "best"],
     typer.Option(help="The network after the last epoch, or of the best source validation."),
@@ -20,7 +23,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 
 def evaluate(
     run: Run,
-    data: Annotated[str, typer.Argument(help="demo, or a folder of images, as for training.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="demo, or a folder of images, as for training.")
+    ],
     root: Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")] = None,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out images that cannot be read.")
@@ -88,7 +93,9 @@ def explain(
 
 def export(
     run: Run,
-    output: Annotated[Path, typer.Argument(help="The file to write: model.pt2 or model.onnx.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write: model.pt2 or model.onnx.")
+    ],
     checkpoint: Checkpoint = "last",
 ) -> None:
     """Write the network as one file for other programs, and check that it agrees.

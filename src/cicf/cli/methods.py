@@ -1,4 +1,4 @@
-"""`cicf methods`."""
+"""`cicf methods` and `cicf options`: what there is to choose from."""
 
 from typing import Annotated
 
@@ -6,26 +6,40 @@ import typer
 
 from cicf.cli.show import print_table
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+COLUMNS = ("option, for --set", "default", "meaning")
+
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(help="A method, to see its options; none for the list.")
+        str | None,
+        typer.Argument(metavar="NAME", help="A method, to see its options; none for the list."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
     """List the methods, or the options of one with defaults and meaning."""
-    from cicf.config import method_kind
+    from cicf.config import described, method_kind
     from cicf.methods import METHODS
 
     if name is None:
         rows = [(each, str(kind.__doc__).splitlines()[0]) for each, kind in METHODS.items()]
         print_table("methods", ("method", "what it does"), rows, as_json=json)
         return
-    fields = method_kind(name).model_fields
-    options = [
-        (f"method.{field}", str(info.default), (info.description or "").replace("\n", " "))
-        for field, info in fields.items()
-        if field != "name"
-    ]
-    columns = ("option, for --set", "default", "meaning")
-    print_table(f"options of {name}", columns, options, as_json=json)
+    found = list(described(method_kind(name)(name=name), "method."))[1:]
+    print_table(f"options of {name}", COLUMNS, found, as_json=json)
+
+
+def options(
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="What to learn from, on which some defaults depend."),
+    ] = "demo",
+    method: Annotated[str, typer.Option(help="The method to list the options of.")] = "cicf",
+    json: Json = False,
+) -> None:
+    """List everything that can be set for a training, with defaults and meaning."""
+    from cicf.config import described
+    from cicf.experiment import recipe
+
+    found = list(described(recipe(data, {"method": {"name": method}})))
+    print_table(f"options of cicf train {data} --method {method}", COLUMNS, found, as_json=json)

@@ -39,8 +39,8 @@ def _parsed(setting: str) -> Values:
 
 
 def _value(text: str) -> object:
-    """Return a number, a truth value or a list where the text is one in TOML; else the text."""
-    if text == "null":
+    """Return None, or what the text is in TOML: a number, a truth value; else the text itself."""
+    if text in ("None", "null"):
         return None
     try:
         return tomllib.loads(f"value = {text}")["value"]

@@ -13,8 +13,9 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
+            metavar="DATA",
             help="What to learn from: [bold]demo[/] (embedded digits), or a folder with "
-            "class/*.jpg or domain/class/*.jpg."
+            "class/*.jpg or domain/class/*.jpg.",
         ),
     ],
     target: Annotated[
@@ -45,7 +46,7 @@ def train(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file with options, such as a [method] table.")
+        Path | None, typer.Option(help="A TOML file with options, named as for --set.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where this run stopped, or start it.")
@@ -60,8 +61,8 @@ def train(
 ) -> None:
     """Train a classifier and test it on a domain that it has not seen.
 
-    Progress shows the loss at θ and at θ†, where the virtual step leads. The model is stored in the
-    run's folder, for [bold]cicf predict[/], [bold]explain[/] and [bold]export[/].
+    Progress shows the loss at θ and at θ†, where the virtual step leads.
+    The model is stored in the run's folder, for predict, explain and export.
     """
     named = {
         "data.target": target,

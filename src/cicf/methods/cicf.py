@@ -12,6 +12,7 @@ class CicfConfig(VirtualStepConfig):
     """Minimises the loss of a batch where a virtual step of another, clustered one leads."""
 
     name: Literal["cicf"] = "cicf"
+    """The method, as `cicf methods` lists it."""
     deploy: Literal["theta", "theta_dagger"] = "theta_dagger"
     """Which parameters are stored as the model; training minimises the loss at θ†."""
     sampling: Literal["clusters", "class-weighted", "random"] = "clusters"

@@ -15,6 +15,7 @@ class ErmConfig(MethodConfig):
     """Trains on the mean cross-entropy of a random batch (empirical risk minimisation)."""
 
     name: Literal["erm"] = "erm"
+    """The method, as `cicf methods` lists it."""
     deploy: Literal["theta"] = "theta"
     """Plain training has no virtual step, so θ is the model."""
 

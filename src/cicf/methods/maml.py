@@ -12,6 +12,7 @@ class MamlConfig(VirtualStepConfig):
     """Takes a virtual step for each source domain and minimises the mean loss after them."""
 
     name: Literal["maml"] = "maml"
+    """The method, as `cicf methods` lists it."""
     deploy: Literal["theta", "theta_dagger"] = "theta"
     """Which parameters are stored as the model; MAML as published keeps θ."""
     tasks: Tasks = "within"
