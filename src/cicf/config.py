@@ -219,6 +219,8 @@ def _sentence(error: ValidationError, kind: type[Frozen], prefix: str) -> str:
     if first["type"] == "model_type":
         own = ", ".join(each for each in known if each.startswith(f"{name}."))
         rules = [f"It has options of its own; set {own}"]
+    if first["type"] == "string_type":
+        rules = [f"It must be a text; if it is one, quote it, as in {name}='\"a text\"'"]
     if section in known:
         # Below an option lie the types that it may have, of which none fits.
         name = section

@@ -8,9 +8,8 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from torch import nn
-
 from tests.support.runs import Ended, contents, folder_of_images, run_cli, tiny_net, train
+from torch import nn
 
 CLASSES = ("cat", "dog")
 
@@ -178,6 +177,7 @@ def test_unknown_method_is_refused(images: Path, run: Path) -> None:
         ("seed=-1", ("seed=-1", "greater than or equal to 0")),
         ("inner.size=23", ("inner.size=23", "larger than the training set", "20 images")),
         ("outer.size=23", ("outer.size=23", "larger than the training set", "20 images")),
+        ("model.cut=2", ("model.cut=2", "must be a text", "quote it")),
         ("model.cut=9.conv", ("cut='9.conv'", "no module of the network", "'input'")),
         ("clusters.warmup=1", ("warmup=1", "source='network'")),
     ],

@@ -1,5 +1,6 @@
 """The command line: its commands, and how mistakes are told."""
 
+import io
 import logging
 import sys
 from typing import Annotated
@@ -51,6 +52,9 @@ def _options(
 def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Where θ cannot be written, better a question mark than no result.
+        sys.stdout.reconfigure(errors="replace")
     # So that a network in the user's own folder is found as package.module:build; last, so that
     # nothing there hides a module of ours.
     sys.path.append("")

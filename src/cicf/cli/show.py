@@ -24,7 +24,6 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
 
     console = _console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -41,7 +40,7 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
                 bar.update(task, total=event.total_steps, completed=event.step)
             elif isinstance(event, Stepped):
                 terms = _terms(event.terms)
-                bar.update(task, completed=event.step, terms=terms)
+                bar.update(task, completed=event.step, terms=_losses(event.terms))
             elif isinstance(event, EpochEnded):
                 accuracies = _accuracies(event.validation)
                 console.print(f"epoch {event.epoch}: {accuracies}; {terms}", soft_wrap=True)
@@ -126,13 +125,19 @@ def _introduce(event: "Started", folder: Path, console: Console) -> None:
         console.print(f"goes on after step {event.step}")
 
 
-def _terms(terms: Mapping[str, float]) -> str:
+def _losses(terms: Mapping[str, float]) -> str:
+    """Return what fits beside a bar in 80 columns."""
     if "inner_loss" not in terms:
         return f"loss {terms['loss']:.3f}"
+    return f"loss at θ {terms['loss_at_theta']:.3f}, at θ† {terms['loss']:.3f}"
+
+
+def _terms(terms: Mapping[str, float]) -> str:
+    if "inner_loss" not in terms:
+        return _losses(terms)
     return (
-        f"loss at θ {terms['loss_at_theta']:.3f}, at θ† {terms['loss']:.3f}; inner loss "
-        f"{terms['inner_loss']:.3f}; α {terms['alpha']:.3g}, virtual step "
-        f"{100 * terms['step_ratio']:.1f} % of θ"
+        f"{_losses(terms)}; inner loss {terms['inner_loss']:.3f}; α {terms['alpha']:.3g}, "
+        f"virtual step {100 * terms['step_ratio']:.1f} % of θ"
     )
 
 

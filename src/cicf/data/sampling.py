@@ -91,7 +91,7 @@ def make_samplers(
     if sampling.inner == "within" or sampling.inner == "cross":
         return _tasks(sampling, data, sizes, seed)
     steps = len(data) // sizes.outer
-    if sampling.scheme == "balanced" and sampling.inner == "clusters":
+    if sampling.scheme == "balanced" and sampling.needs_clusters:
         assert strata is not None
         outer: StepSampler = StratifiedSampler(
             strata, size=sizes.outer, scheme="balanced", steps=steps, seed=seed, role="outer"

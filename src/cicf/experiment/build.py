@@ -56,8 +56,10 @@ def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
         method.sampling, split.train, inner=config.inner.size, outer=config.outer.size
     )
     if method.sampling.needs_domains:
-        # Made for what it refuses; the trainer makes its own.
-        make_samplers(method.sampling, split.train, sizes, strata=None, seed=config.seed)
+        # Made for what it refuses, and for sizes that T tasks share out evenly.
+        drawn = make_samplers(method.sampling, split.train, sizes, strata=None, seed=config.seed)
+        assert drawn.inner is not None
+        sizes = sizes._replace(inner=drawn.inner.size, outer=drawn.outer.size)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
     notes = list(sizes.notes)
     if loaded.loaded and loaded.new:
