@@ -130,7 +130,7 @@ def _own_method(name: str) -> type[MethodConfig]:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"method.name={name!r} cannot be imported ({error}); it must name a class as "
             "package.module:Class, importable from here"

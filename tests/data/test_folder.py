@@ -1,8 +1,10 @@
 """Folders of images, and what they may get wrong."""
 
 import logging
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -131,3 +133,37 @@ def test_subsets_read_the_right_files(tmp_path: Path) -> None:
     part = data.subset(torch.tensor([5, 1]))
     assert [int(part[i][0][0, 0, 0]) for i in range(2)] == [80, 40]
     assert part.y.tolist() == [1, 0]
+
+
+def test_links_to_folders_are_followed(tmp_path: Path) -> None:
+    two_classes(tmp_path / "there")
+    (tmp_path / "here").mkdir()
+    for name in ("cat", "dog"):
+        (tmp_path / "here" / name).symlink_to(tmp_path / "there" / name)
+    assert len(load_folder(tmp_path / "here")) == 6
+
+
+def test_images_to_score_may_be_of_one_class(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    shutil.rmtree(tmp_path / "dog")
+    assert load_folder(tmp_path, is_for_training=False).classes == ("cat",)
+
+
+def test_images_are_turned_upright(tmp_path: Path) -> None:
+    pixels = torch.zeros(4, 6, 3, dtype=torch.uint8)
+    pixels[:, :3] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held on its side: the first row is on the right
+    Image.fromarray(pixels.numpy()).save(tmp_path / "a.png", exif=exif)
+    found = read_image(tmp_path / "a.png")
+    assert found.shape == (3, 6, 4)
+    assert torch.equal(found[:, :3], torch.full((3, 3, 4), 255, dtype=torch.uint8))
+    assert not found[:, 3:].any()
+
+
+@pytest.mark.parametrize("kind", ["uint16", "float32"])
+def test_grey_values_of_many_bits_are_spread_over_eight(tmp_path: Path, kind: str) -> None:
+    grey = np.array([[1000, 2000], [3000, 5000]], dtype=kind)
+    Image.fromarray(grey).save(tmp_path / "a.tiff")
+    found = read_image(tmp_path / "a.tiff")
+    assert found[0].tolist() == found[2].tolist() == [[0, 64], [128, 255]]

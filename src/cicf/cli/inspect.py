@@ -40,7 +40,8 @@ def evaluate(
     from cicf.experiment.build import load_data
 
     loaded = open_run(run, at=checkpoint, device=device)
-    found = load_data(DataConfig(name=data, root=root, skips_unreadable=skip_unreadable))
+    chosen = DataConfig(name=data, root=root, skips_unreadable=skip_unreadable)
+    found = load_data(chosen, is_for_training=False)
     print_scores(f"{run} on {data}", loaded.scores(found), as_json=json)
 
 

@@ -22,7 +22,7 @@ class TrainingError(CicfError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence: the nearest known names, or all of them if none is near."""
-    known = list(known)
+    known = list(dict.fromkeys(known))
     near = difflib.get_close_matches(name, known, n=3)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"

@@ -1,6 +1,7 @@
 """Images in folders: `class/*.jpg`, or `domain/class/*.jpg`."""
 
 import logging
+import os
 from pathlib import Path
 
 import torch
@@ -16,11 +17,13 @@ ONLY_DOMAIN = "all"
 _log = logging.getLogger(__name__)
 
 
-def load_folder(root: Path, *, skips_unreadable: bool = False) -> DomainDataset:
+def load_folder(
+    root: Path, *, skips_unreadable: bool = False, is_for_training: bool = True
+) -> DomainDataset:
     """Return the images below a folder, classes and domains in alphabetical order.
 
-    Hidden files and folders are ignored. Every image is decoded once, so that training does not
-    stop at a broken one; broken ones are an error, or left out and counted.
+    Hidden files and folders are ignored, links are followed. Every image is decoded once, so that
+    training does not stop at a broken one; broken ones are an error, or left out and counted.
     """
     if not root.is_dir():
         raise DataError(f"{root} is no folder; name one that holds class/image.jpg")
@@ -42,24 +45,16 @@ def load_folder(root: Path, *, skips_unreadable: bool = False) -> DomainDataset:
     if bad:
         names = "".join(f"\n  {path}" for path in sorted(bad))
         _log.warning("left out %d of %d images, unreadable:%s", len(bad), len(found), names)
-    return _dataset([entry for entry in found if entry[2] not in bad], root)
+    data = _dataset([entry for entry in found if entry[2] not in bad])
+    if is_for_training:
+        _check_classes(data, root)
+    return data
 
 
-def _dataset(found: list[tuple[str, str, Path]], root: Path) -> DomainDataset:
+def _dataset(found: list[tuple[str, str, Path]]) -> DomainDataset:
     domains = tuple(sorted({domain for domain, _, _ in found}))
     classes = tuple(sorted({label for _, label, _ in found}))
     y = torch.tensor([classes.index(label) for _, label, _ in found])
-    if len(classes) < 2:
-        raise DataError(
-            f"{root} has one class only, {classes[0]!r}; a classifier needs at least two "
-            "folders of images"
-        )
-    counts = y.bincount()
-    if int(counts.min()) < 2:
-        raise DataError(
-            f"class {classes[int(counts.argmin())]!r} of {root} has one image; give it at least "
-            "two, one to train on and one to validate with"
-        )
     return DomainDataset(
         ImageFiles(tuple(path for _, _, path in found)),
         y,
@@ -69,9 +64,27 @@ def _dataset(found: list[tuple[str, str, Path]], root: Path) -> DomainDataset:
     )
 
 
+def _check_classes(data: DomainDataset, root: Path) -> None:
+    if len(data.classes) < 2:
+        raise DataError(
+            f"{root} has one class only, {data.classes[0]!r}; a classifier needs at least two "
+            "folders of images"
+        )
+    counts = data.y.bincount()
+    if int(counts.min()) < 2:
+        name = data.classes[int(counts.argmin())]
+        raise DataError(
+            f"class {name!r} of {root} has one image; give it at least two, one to train on and "
+            "one to validate with"
+        )
+
+
 def _found(root: Path) -> list[tuple[str, str, Path]]:
     """Return (domain, class, file) of every image, in the order of their paths."""
-    paths = [path for path in sorted(root.rglob("*")) if _is_image(path, root)]
+    files = (
+        Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names
+    )
+    paths = sorted(path for path in files if _is_image(path, root))
     by_depth: dict[int, Path] = {}
     for path in paths:
         by_depth.setdefault(len(path.relative_to(root).parts), path)

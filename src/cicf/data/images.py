@@ -7,10 +7,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from cicf.core import DataError
+
+_UNREADABLE = (
+    UnidentifiedImageError,
+    Image.DecompressionBombError,
+    OSError,
+    SyntaxError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +39,34 @@ class ImageFiles:
 
 
 def read_image(path: Path) -> UInt8[Tensor, "3 height width"]:
-    """Return an image as RGB, whatever its bytes are; its name's ending is not believed."""
+    """Return an image as RGB, upright, whatever its bytes are; its name's ending is not believed.
+
+    Grey values of more than eight bits are scaled to what the image itself spans.
+    """
     try:
         with Image.open(path) as image:
-            pixels = np.array(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read as an image ({error}); remove it, or pass --skip-unreadable"
-        ) from error
+            upright = ImageOps.exif_transpose(image)
+            deep = upright.mode.startswith(("I", "F"))
+            pixels = _spread(np.asarray(upright)) if deep else np.array(_rgb(upright))
+    except _UNREADABLE as error:
+        raise DataError(f"{path} cannot be read as an image ({error}); remove it") from error
     return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    # By way of RGBA, or a palette with a transparent entry is complained about.
+    has_palette = image.mode == "P" and "transparency" in image.info
+    return (image.convert("RGBA") if has_palette else image).convert("RGB")
+
+
+def _spread(grey: np.ndarray) -> np.ndarray:
+    """Return grey values as RGB of eight bits, from the darkest to the brightest of them."""
+    values = grey.astype(np.float64)
+    low, high = float(values.min()), float(values.max())
+    if not np.isfinite([low, high]).all():
+        raise ValueError("its grey values are not finite")
+    scaled = (values - low) * (255 / (high - low) if high > low else 0)
+    return np.repeat(scaled.round().astype(np.uint8)[..., None], 3, axis=2)
 
 
 def unreadable_images(paths: Sequence[Path]) -> list[Path]:

@@ -152,7 +152,8 @@ class _Room(NamedTuple):
 
 
 def _room(count: int) -> _Room:
-    outer = count * OUTER_SIZE // INNER_SIZE
+    # Two at least, where there are two: batch norm takes no statistics of a single image.
+    outer = min(count, max(2, count * OUTER_SIZE // INNER_SIZE))
     return _Room(1, count, outer, 2 * count, f"the training set has {count} images")
 
 

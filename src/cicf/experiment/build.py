@@ -26,8 +26,8 @@ from cicf.training import Plan
 _OTHER_SIZE = 224
 
 
-def load_data(config: DataConfig) -> DomainDataset:
-    """Return the images that a config names."""
+def load_data(config: DataConfig, *, is_for_training: bool = True) -> DomainDataset:
+    """Return the images that a config names; to train on, classes need two images each."""
     if config.name == DEMO and config.root is None:
         return demo_digits()
     path = (config.root or Path()) / config.name
@@ -36,7 +36,9 @@ def load_data(config: DataConfig) -> DomainDataset:
             f"{path} is no folder, and {config.name!r} is no data set that comes with the package; "
             f"name a folder with class/image.jpg, or {did_you_mean(config.name, [DEMO])}"
         )
-    return load_folder(path, skips_unreadable=config.skips_unreadable)
+    return load_folder(
+        path, skips_unreadable=config.skips_unreadable, is_for_training=is_for_training
+    )
 
 
 def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:

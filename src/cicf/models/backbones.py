@@ -92,7 +92,7 @@ def _own_builder(name: str) -> Builder:
     module, _, attribute = name.partition(":")
     try:
         builder = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"model={name!r} cannot be imported ({error}); it must name a function as "
             "package.module:function, importable from here"

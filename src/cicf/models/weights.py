@@ -1,6 +1,8 @@
 """Weights to start from: ImageNet's from torchvision, a file, or none."""
 
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import NamedTuple
@@ -120,7 +122,9 @@ def _imagenet(name: str) -> Mapping[str, Tensor]:
     weights = models.get_model_weights(name)
     try:
         chosen = getattr(weights, "IMAGENET1K_V1", weights.DEFAULT)
-        state: Mapping[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True)
+        # torch says on the output that it downloads, which is for results.
+        with redirect_stdout(sys.stderr):
+            state: Mapping[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:
         raise ConfigError(
             f"weights='imagenet' of {name} have to be downloaded once, and that failed ({error}); "

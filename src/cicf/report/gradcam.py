@@ -213,8 +213,10 @@ def _drawn(rows: Sequence[GridRow], columns: Sequence[str]) -> Figure:
             axis.imshow(picture.permute(1, 2, 0).cpu().numpy(), interpolation=filtering)
             axis.set(xticks=[], yticks=[])
             axis.spines[:].set(linewidth=0.4, color="0.6")
-            axis.set_xlabel(_wrapped(caption), fontsize=7, labelpad=3)
-        line[0].set_ylabel(_wrapped(row.title), rotation=0, ha="right", va="center", fontsize=8)
+            axis.set_xlabel(_wrapped(caption), fontsize=7, labelpad=3, parse_math=False)
+        line[0].set_ylabel(
+            _wrapped(row.title), rotation=0, ha="right", va="center", fontsize=8, parse_math=False
+        )
     for axis, title in zip(axes[0], columns, strict=True):
-        axis.set_title(_wrapped(title), fontsize=8, pad=4)
+        axis.set_title(_wrapped(title), fontsize=8, pad=4, parse_math=False)
     return figure

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from cicf.core import DataError
 from cicf.core.files import write_text
@@ -76,13 +76,11 @@ class RunFolder:
         if not self.has_run:
             raise DataError(f"{self.path} is no folder of a run; it has no config.json")
         try:
-            found = json.loads(self.config_file.read_text(encoding="utf-8"))
-        except ValueError as error:
+            return TypeAdapter(Values).validate_json(self.config_file.read_bytes())
+        except ValidationError as error:
             raise DataError(
-                f"{self.config_file} is no JSON; bring it back, or train into another folder"
+                f"{self.config_file} is no JSON object; bring it back, or train into another folder"
             ) from error
-        assert isinstance(found, dict)
-        return found
 
     def write_setup(self, setup: Setup) -> None:
         """Write what the run found before its first step."""

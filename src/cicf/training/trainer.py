@@ -158,7 +158,16 @@ class Trainer:
                     "optim.lr or method.alpha, or set optim.clip"
                 )
 
+    def _check_weights(self) -> None:
+        for name, value in self._model.state_dict().items():
+            if not value.isfinite().all():
+                raise TrainingError(
+                    f"{name} is not finite after step {self._step}, so training stopped; lower "
+                    "optim.lr or method.alpha, or set optim.clip"
+                )
+
     def _end_epoch(self, epoch: int) -> EpochEnded:
+        self._check_weights()
         self._scheduler.step()
         with self._clock("evaluation"):
             found = self._evaluate(epoch + 1)
@@ -212,7 +221,7 @@ class Trainer:
         if plan.clustering is not None and plan.clustering.is_due(epoch):
             with self._clock("clustering"), self._random.unchanged():
                 data = Evaluated(plan.split.train, plan.transform)
-                self._strata = plan.clustering.strata(data, self._model, epoch)
+                self._strata = plan.clustering.strata(data, self._model.network, epoch)
 
     def _samplers(self) -> Samplers:
         plan = self._plan
