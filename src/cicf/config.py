@@ -1,7 +1,6 @@
 """RunConfig: everything about a run that can be chosen, frozen and typed."""
 
 import hashlib
-import importlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import (
 
 from cicf.core import ConfigError, did_you_mean
 from cicf.core.frozen import Frozen
+from cicf.core.imported import imported
 from cicf.data.clustering import Clustering
 from cicf.data.transforms import Augment, Policy
 from cicf.method import MethodConfig
@@ -127,14 +127,7 @@ def _own_method(name: str) -> type[MethodConfig]:
             f"method.name={name!r} is not known; name the config class of your own as "
             f"package.module:Config, or {did_you_mean(name, METHODS)}"
         )
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"method.name={name!r} cannot be imported ({error}); it must name a class as "
-            "package.module:Class, importable from here"
-        ) from error
+    found = imported(name, option="method.name")
     if not (isinstance(found, type) and issubclass(found, MethodConfig)):
         raise ConfigError(f"method.name={name!r} is no subclass of cicf.method.MethodConfig")
     return found

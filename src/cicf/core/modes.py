@@ -1,9 +1,10 @@
-"""The mode of a module, for the time of a look at it."""
+"""A look at a module, which leaves it as it was."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 @contextmanager
@@ -16,3 +17,22 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part in trained:
             part.training = True
+
+
+def outputs_of(module: nn.Module, batch: Tensor) -> list[tuple[str, object]]:
+    """Return what every part puts out for a batch, by name, in the order it is put out.
+
+    A part that runs twice is there twice; the last is the module itself, with an empty name.
+    """
+    found: list[tuple[str, object]] = []
+    handles = [
+        part.register_forward_hook(lambda _, __, output, name=name: found.append((name, output)))
+        for name, part in module.named_modules()
+    ]
+    try:
+        with evaluating(module), torch.no_grad():
+            module(batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found

@@ -1,6 +1,5 @@
 """The paper's networks with their cuts Z_0 … Z_5, any of torchvision's, and one's own."""
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -10,6 +9,7 @@ from torch import nn
 from torchvision import models
 
 from cicf.core import ConfigError, did_you_mean
+from cicf.core.imported import imported
 from cicf.core.modes import evaluating
 from cicf.models.digits_cnn import DigitsCnn
 from cicf.models.split import SplitModel, modules_until
@@ -89,19 +89,12 @@ def _builder(name: str) -> Builder:
 
 
 def _own_builder(name: str) -> Builder:
-    module, _, attribute = name.partition(":")
-    try:
-        builder = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"model={name!r} cannot be imported ({error}); it must name a function as "
-            "package.module:function, importable from here"
-        ) from error
+    builder = imported(name, option="model")
     if not callable(builder):
         raise ConfigError(
             f"model={name!r} is not a function from the number of classes to a module"
         )
-    return builder  # type: ignore[no-any-return]
+    return builder
 
 
 def _check_logits(network: nn.Module, name: str, image: torch.Tensor, num_classes: int) -> None:

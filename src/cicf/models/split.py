@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from cicf.core import ConfigError, did_you_mean
-from cicf.core.modes import evaluating
+from cicf.core.modes import outputs_of
 
 
 class SplitModel(nn.Module):
@@ -46,18 +45,7 @@ def modules_until(
     if name not in modules or not name:
         hint = did_you_mean(name, [*stages, *(known for known in modules if known)])
         raise ConfigError(f"cut={name!r} is no stage and no module of the network; {hint}")
-    done: list[str] = []
-    handles = [
-        module.register_forward_hook(lambda *_, name=each: done.append(name))
-        for each, module in modules.items()
-        if each
-    ]
-    try:
-        with evaluating(network), torch.no_grad():
-            network(image)
-    finally:
-        for handle in handles:
-            handle.remove()
+    done = [each for each, _ in outputs_of(network, image) if each]
     if name not in done:
         raise ConfigError(f"cut={name!r} takes no part in the forward; name a module that does")
     run = done[: done.index(name) + 1]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cicf.core import ConfigError, DataError, did_you_mean
 from cicf.core.files import replacing
-from cicf.core.modes import evaluating
+from cicf.core.modes import evaluating, outputs_of
 
 ENDINGS = (".png", ".pdf", ".svg", ".jpg")
 _ENOUGH_PLACES = 4
@@ -108,23 +108,11 @@ def save_grid(path: Path, rows: Sequence[GridRow], columns: Sequence[str]) -> No
 def _outputs(network: nn.Module, image: Float[Tensor, "1 3 h w"]) -> dict[str, Shape]:
     """Return the shape that each module puts out, by name, in the order they are put out."""
     shapes: dict[str, Shape] = {}
-
-    def note(name: str, output: object) -> None:
+    for name, output in outputs_of(network, image):
         # A module that is run again counts where it ran last, as it does to captum.
         shapes.pop(name, None)
         if isinstance(output, Tensor):
             shapes[name] = tuple(output.shape)
-
-    handles = [
-        module.register_forward_hook(lambda _, __, output, name=name: note(name, output))
-        for name, module in network.named_modules()
-    ]
-    try:
-        with evaluating(network), torch.no_grad():
-            network(image)
-    finally:
-        for handle in handles:
-            handle.remove()
     return shapes
 
 
