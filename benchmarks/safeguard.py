@@ -74,18 +74,32 @@ def backtracking(step: cicf.Intervention, inner: Pair, number: int) -> float:
     return alpha
 
 
+def armijo(step: cicf.Intervention, inner: Pair, number: int) -> float:
+    """Return the first of α, α/2, α/4, … that lowers the inner loss by half of what g† promises.
+
+    On a parabola of curvature λ that is αλ ≤ 1: the virtual step does not pass the minimum.
+    """
+    del number
+    loss, alpha, tiny = step.inner_losses([inner]), ALPHA, 1e-4
+    start = loss(0.0)
+    slope = (start - loss(tiny)) / tiny
+    while alpha > 1e-3 and not start - loss(alpha) >= 0.5 * alpha * slope:
+        alpha /= 2
+    return alpha
+
+
 SAFEGUARDS: dict[str, tuple[Rule, float, float]] = {
     # name: the rule for α, the bound on ‖α g†‖ / ‖θ‖, the norm at which the gradient is clipped
     "none": (constant, math.inf, CLIP),
     "none, not clipped": (constant, math.inf, math.inf),
     "bound 0.05": (constant, 0.05, CLIP),
     "backtracking": (backtracking, math.inf, CLIP),
+    "Armijo 0.5": (armijo, math.inf, CLIP),
     "ramp 171": (ramp(171), math.inf, CLIP),
     "bound 0.02": (constant, 0.02, CLIP),
+    "bound 0.02, not clipped": (constant, 0.02, math.inf),
+    "bound 0.01": (constant, 0.01, CLIP),
     "bound 0.1": (constant, 0.1, CLIP),
-    "ramp 513": (ramp(513), math.inf, CLIP),
-    "ramp 171, bound 0.05": (ramp(171), 0.05, CLIP),
-    "bound 0.05, not clipped": (constant, 0.05, math.inf),
 }
 
 

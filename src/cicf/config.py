@@ -19,6 +19,7 @@ from cicf.core import ConfigError, did_you_mean
 from cicf.core.frozen import Frozen
 from cicf.core.imported import imported
 from cicf.data.clustering import Clustering
+from cicf.data.sampling import INNER_SIZE, OUTER_SIZE
 from cicf.data.transforms import Augment, Policy
 from cicf.method import MethodConfig
 from cicf.methods import METHODS
@@ -65,14 +66,18 @@ class InnerConfig(Frozen):
     """Says how large the inner batch is."""
 
     size: PositiveInt | None = None
-    """M; None for 256, or fewer where the training set is smaller."""
+    """M; None for `most`, or fewer where the training set is smaller."""
+    most: PositiveInt = INNER_SIZE
+    """The largest M that is taken when `size` is None."""
 
 
 class OuterConfig(Frozen):
     """Says how large the outer batch is."""
 
     size: PositiveInt | None = None
-    """M^l; None for 84, or fewer where the training set is small."""
+    """M^l; None for `most`, or fewer where the training set is small."""
+    most: PositiveInt = OUTER_SIZE
+    """The largest M^l that is taken when `size` is None."""
 
 
 class ClustersConfig(Frozen):

@@ -60,9 +60,14 @@ class Samplers(NamedTuple):
 
 
 def batch_sizes(
-    sampling: Sampling, data: DomainDataset, *, inner: int | None, outer: int | None
+    sampling: Sampling,
+    data: DomainDataset,
+    *,
+    inner: int | None,
+    outer: int | None,
+    most: tuple[int, int] = (INNER_SIZE, OUTER_SIZE),
 ) -> Sizes:
-    """Return the sizes of the batches: as asked for, or the paper's, smaller where data are few.
+    """Return the sizes of the batches: as asked for, or `most`, or fewer where data are few.
 
     What was asked for is never changed; a size that the data cannot fill is an error.
     """
@@ -73,14 +78,15 @@ def batch_sizes(
                 f"{name}={size} is larger than the training set, which has {count} images; "
                 "make it smaller, or leave it out"
             )
+    most_inner, most_outer = most
     room = _task_room(sampling, data) if sampling.needs_domains else _room(count)
-    found_outer = outer or max(room.least, min(OUTER_SIZE, room.outer, room.both - (inner or 0)))
-    found_inner = inner or max(room.least, min(INNER_SIZE, room.inner, room.both - found_outer))
+    found_outer = outer or max(room.least, min(most_outer, room.outer, room.both - (inner or 0)))
+    found_inner = inner or max(room.least, min(most_inner, room.inner, room.both - found_outer))
     notes = []
-    if outer is None and found_outer < OUTER_SIZE:
-        notes.append(_note("outer", found_outer, OUTER_SIZE, room))
-    if inner is None and found_inner < INNER_SIZE and sampling.inner is not None:
-        notes.append(_note("inner", found_inner, INNER_SIZE, room))
+    if outer is None and found_outer < most_outer:
+        notes.append(_note("outer", found_outer, most_outer, room))
+    if inner is None and found_inner < most_inner and sampling.inner is not None:
+        notes.append(_note("inner", found_inner, most_inner, room))
     return Sizes(found_inner, found_outer, tuple(notes))
 
 

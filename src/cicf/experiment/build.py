@@ -55,7 +55,11 @@ def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
     loaded = load_weights(model.network, config.model.weights, name=config.model.name)
     method = config.method.build(model)
     sizes = batch_sizes(
-        method.sampling, split.train, inner=config.inner.size, outer=config.outer.size
+        method.sampling,
+        split.train,
+        inner=config.inner.size,
+        outer=config.outer.size,
+        most=(config.inner.most, config.outer.most),
     )
     if method.sampling.needs_domains:
         # Made for what it refuses, and for sizes that T tasks share out evenly.

@@ -15,8 +15,8 @@ def recipe(data: str, over: Mapping[str, Any] | None = None) -> RunConfig:
     """Return the config for some data, with values of the user's own laid over it.
 
     For the embedded digits it is the network of Digits-DG from scratch; for a folder of images a
-    ResNet-18 with ImageNet weights and the paper's α and β for PACS, in memory that does not grow
-    with M. `over` is nested as the config is: {"method": {"name": "erm"}, "epochs": 5}.
+    ResNet-18 with ImageNet weights and the paper's α and β for PACS, with a smaller M that fits in
+    the memory of most machines. `over` is nested as the config is: {"method": {"name": "erm"}}.
     """
     values = merged({"data": {"name": data}}, over or {})
     start = _demo() if data == DEMO else _folder(_name(values, "model", "resnet18"))
@@ -47,18 +47,17 @@ def _demo() -> Values:
         "data": {"normalise": "half", "flips": False},
         "model": {"name": "digits_cnn", "weights": "none"},
         "method": {"alpha": 0.1, "chunk": 32, "keeps_graphs": True},
-        "inner": {"size": 128},
+        "inner": {"most": 128},
         "optim": {"lr": 0.1, "momentum": 0.0, "clip": 2.0},
         "epochs": 20,
     }
 
 
 def _folder(model: str) -> Values:
-    # Batch norm by running statistics lets the step go through its batch in pieces.
-    method = {"alpha": 0.05, "batch_norm": "running", "chunk": 32}
+    start: Values = {"method": {"alpha": 0.05}, "inner": {"most": 64}, "optim": {"clip": 2.0}}
     if model == "digits_cnn" or ":" in model:
-        return {"method": method, "model": {"weights": "none"}, "data": {"normalise": "half"}}
-    return {"method": method}
+        start |= {"model": {"weights": "none"}, "data": {"normalise": "half"}}
+    return start
 
 
 def _name(values: Mapping[str, Any], section: str, default: str) -> str:
