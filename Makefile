@@ -1,7 +1,7 @@
 # Each target sets up .venv on first use, so any of them may be the first command after a clone.
 PYTHON ?= python3
 BIN := .venv/bin
-EPOCHS ?= 15
+EPOCHS ?= 10
 OUT ?= runs/demo
 READY := .venv/ready
 

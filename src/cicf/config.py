@@ -109,8 +109,8 @@ class ClustersConfig(Frozen):
         )
 
 
-def _method_config(value: Any) -> Any:
-    """Return the options of the method that is named, of its own type."""
+def method_config(value: Any) -> Any:
+    """Return the options of the method that is named, of its own type; other values as they are."""
     if not isinstance(value, Mapping):
         return value
     name = str(value.get("name", "cicf"))
@@ -143,7 +143,7 @@ class RunConfig(Frozen):
 
     data: DataConfig
     model: ModelConfig = ModelConfig()
-    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(_method_config)] = Field(
+    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(method_config)] = Field(
         default_factory=METHODS["cicf"]
     )
     inner: InnerConfig = InnerConfig()

@@ -148,8 +148,8 @@ def test_within_a_large_inner_batch_leaves_the_rest_of_the_domains_to_the_outer_
 
 
 @pytest.mark.parametrize("tasks", ["within", "cross"])
-def test_more_domains_than_the_paper_has_images_get_one_image_each(tasks: Inner) -> None:
-    assert default_sizes(tasks, *[50] * 100).outer == 100
+def test_more_domains_than_the_paper_has_images_get_two_images_each(tasks: Inner) -> None:
+    assert default_sizes(tasks, *[50] * 100).outer == 200
 
 
 def test_within_a_domain_of_one_image_is_refused_by_name() -> None:

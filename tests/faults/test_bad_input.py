@@ -40,7 +40,8 @@ def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run that stopped before its first epoch ended."""
     root = tmp_path_factory.mktemp("unfinished")
     images = folder_of_images(root / "images", (), CLASSES, 6)
-    assert train(images, root / "run", "--method", "erm", "--set", "optim.lr=1e30").code == 2
+    options = ("--method", "erm", "--set", "optim.lr=1e30", "--set", "machine.checkpoint_every=1")
+    assert train(images, root / "run", *options).code == 2
     return root / "run"
 
 
@@ -218,7 +219,7 @@ def test_missing_config_file_is_refused(images: Path, run: Path, tmp_path: Path)
     [
         ("resnet8", ("model='resnet8'", "did you mean 'resnet18'")),
         ("house", ("model='house'", "choose one of", "torchvision")),
-        ("no.such:net", ("model='no.such:net'", "package.module:function")),
+        ("no.such:net", ("model='no.such:net'", "package.module:name")),
         ("tests.support.runs:net", ("model='tests.support.runs:net'", "no attribute 'net'")),
         ("tests.support.runs:SIZE", ("model='tests.support.runs:SIZE'", "is not a function")),
     ],
@@ -261,7 +262,7 @@ def test_default_batches_shrink_to_a_hundred_images_and_say_so(
 ) -> None:
     domains = ("art", "photo") if method == "maml" else ()
     images = folder_of_images(tmp_path / "images", domains, CLASSES, 25 if domains else 50)
-    ended = train(images, run, "--method", method)
+    ended = train(images, run, "--method", method, "--set", "inner.most=256")
     assert ended.code == 0
     setup = json.loads((run / "setup.json").read_text())
     assert f"note: outer.size is {setup['outer_size']} instead of 84" in ended.err
@@ -549,3 +550,36 @@ def test_wrong_usage_is_told_with_the_help_to_read(words: tuple[str, ...]) -> No
     assert ended.out == ""
     assert "--help" in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_explaining_an_image_does_not_overwrite_it(finished: Path) -> None:
+    image = one_image(finished)
+    before = image.read_bytes()
+    assert_refused(run_cli("explain", finished, image, "-o", image), image, "name another file")
+    assert image.read_bytes() == before
+
+
+def test_sources_of_one_class_are_refused(tmp_path: Path, run: Path) -> None:
+    folder_of_images(tmp_path / "images", ("art",), ("cat",), 6)
+    folder_of_images(tmp_path / "images", ("photo",), ("dog",), 6)
+    ended = train(tmp_path / "images", run, "--target", "art")
+    assert_refused(ended, "all of one class", "hold another domain out")
+    assert not run.exists()
+
+
+def test_mistake_found_in_the_first_step_leaves_the_folder_to_be_used_again(
+    images: Path, run: Path
+) -> None:
+    sizes = ("--set", "inner.size=8", "--set", "outer.size=4")
+    ended = train(
+        images, run, *sizes, "--set", "clusters.source=network", "--set", "clusters.layer=x"
+    )
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith("cicf: layer='x' is no module of the model")
+    assert not run.exists()
+    assert train(images, run, *sizes).code == 0
+
+
+def test_folder_is_the_same_with_a_slash_behind_it(images: Path, run: Path) -> None:
+    assert train(images, run, "--method", "erm").code == 0
+    assert train(f"{images}/", run, "--method", "erm", "--resume").code == 0

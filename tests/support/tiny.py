@@ -5,9 +5,13 @@ from typing import Any
 
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 
 import cicf
+from cicf.core.draw import Draw, Samples
+from cicf.data.sampling import Sampling
+from cicf.method import LossMethod, MethodConfig, cross_entropy
+from cicf.models import SplitModel
 
 
 def dropout_and_norm(num_classes: int) -> nn.Module:
@@ -52,6 +56,35 @@ def config(root: Path, **over: Any) -> cicf.RunConfig:
     }
     for name, value in over.items():
         values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
-    if values["method"]["name"] == "erm":
-        values["method"] = {"name": "erm"}
+    if values["method"]["name"] not in ("cicf", "maml"):
+        values["method"] = {"name": values["method"]["name"]}
     return cicf.recipe(str(root), values)
+
+
+class CountingConfig(MethodConfig):
+    """Is plain training that counts its steps, and keeps the count beside its tensors."""
+
+    def build(self, model: SplitModel) -> "Counting":
+        return Counting(model)
+
+
+class Counting(LossMethod):
+    """Logs how many steps were taken before."""
+
+    sampling = Sampling()
+    count = 0
+
+    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+        return cross_entropy(model, batch)
+
+    def backward(self, draw: Draw) -> dict[str, float | Tensor]:
+        return {**super().backward(draw), "count": self.count}
+
+    def after_step(self) -> None:
+        self.count += 1
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.count = state["count"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from tests.support.tiny import config, write_images
+from safetensors.torch import load_file, save_file
+from tests.support.tiny import config, dropout_and_norm, write_images
 
 import cicf
-from cicf.core import TrainingError
+from cicf.core import ConfigError, DataError, TrainingError
 from cicf.experiment import events
 from cicf.results import RunFolder
 from cicf.training import EpochEnded, Stepped
@@ -82,7 +82,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(images: Path, tmp_path: Path) -
     whole = start(tmp_path / "whole")
     parts = tmp_path / "parts"
     kills = 0
-    for rows in (3, 11, 17):
+    # The last of them when training is over, but not the run.
+    for rows in (3, 17, 42):
         running = start(parts)
         metrics = parts / "metrics.jsonl"
         while running.poll() is None:
@@ -162,3 +163,67 @@ def test_no_image_of_the_target_is_read_before_training_has_ended(
     record = RunFolder(tmp_path / "run").record()
     assert record.last.test is not None
     assert record.last.test.theta["sketch"].total == 24
+
+
+def test_a_folder_is_used_by_one_process_at_a_time(images: Path, tmp_path: Path) -> None:
+    run = config(images, epochs=1)
+    first = events(run, out=tmp_path / "run")
+    next(first)
+    with pytest.raises(ConfigError, match="another process works in"):
+        cicf.train(run, out=tmp_path / "run", resumes=True)
+    first.close()
+    cicf.train(run, out=tmp_path / "run", resumes=True)
+
+
+def test_what_killed_writers_left_is_removed(images: Path, tmp_path: Path) -> None:
+    run, folder = config(images, epochs=1), tmp_path / "run"
+    interrupt(run, folder, after=3)
+    (folder / "weights").mkdir(exist_ok=True)
+    (folder / "weights" / ".best-theta.123.safetensors").write_bytes(b"half")
+    (folder / ".setup.123.json").write_text("{")
+    cicf.train(run, out=folder, resumes=True)
+    assert list(folder.rglob(".*")) == []
+
+
+def test_a_run_goes_on_only_where_it_was_begun(images: Path, tmp_path: Path) -> None:
+    run, folder = config(images), tmp_path / "run"
+    interrupt(run, folder, after=3)
+    (kept,) = (folder / "checkpoints").iterdir()
+    state = torch.load(kept / "state.pt", weights_only=True)
+    torch.save({**state, "device": "cuda"}, kept / "state.pt")
+    with pytest.raises(ConfigError, match="begun on 'cuda' and goes on exactly only there"):
+        cicf.train(run, out=folder, resumes=True)
+
+
+def test_weights_to_start_from_are_not_needed_again(images: Path, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    torch.save(dropout_and_norm(2).state_dict(), tmp_path / "start.pth")
+    run = config(images, model={"weights": str(tmp_path / "start.pth")})
+    cicf.train(run, out=tmp_path / "whole")
+    interrupt(run, tmp_path / "parts", after=3)
+    (tmp_path / "start.pth").unlink()
+    cicf.train(run, out=tmp_path / "parts", resumes=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_what_a_method_keeps_beside_tensors_is_resumed(images: Path, tmp_path: Path) -> None:
+    method = {"name": "tests.support.tiny:CountingConfig"}
+    run = config(images, method=method)
+    cicf.train(run, out=tmp_path / "whole")
+    interrupt(run, tmp_path / "parts", after=5)
+    cicf.train(run, out=tmp_path / "parts", resumes=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    rows = list(RunFolder(tmp_path / "parts").metrics())
+    assert [row["count"] for row in rows if row["kind"] == "step"] == list(range(18))
+
+
+def test_another_network_than_that_of_the_checkpoint_is_refused(
+    images: Path, tmp_path: Path
+) -> None:
+    run, folder = config(images), tmp_path / "run"
+    interrupt(run, folder, after=3)
+    (kept,) = (folder / "checkpoints").iterdir()
+    weights = load_file(kept / "weights.safetensors")
+    save_file({**weights, "model.network.5.bias": torch.zeros(9)}, kept / "weights.safetensors")
+    with pytest.raises(DataError, match="does not fit the network as it is built now"):
+        cicf.train(run, out=folder, resumes=True)

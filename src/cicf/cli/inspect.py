@@ -87,6 +87,8 @@ def explain(
     if class_ is not None and class_ not in loaded.setup.classes:
         hint = did_you_mean(class_, loaded.setup.classes)
         raise ConfigError(f"--class {class_!r} is none that the network knows; {hint}")
+    if output.resolve() in [image.resolve() for image in images]:
+        raise ConfigError(f"-o {output} is one of the images to explain; name another file")
     titles = [image.name for image in images]
     explained({"what it looks at": loaded}, read_images(images), titles, output, class_, layer)
     print_line(f"wrote {output}")

@@ -18,14 +18,14 @@ def methods(
     json: Json = False,
 ) -> None:
     """List the methods, or the options of one with defaults and meaning."""
-    from cicf.config import described, method_kind
+    from cicf.config import described, method_config
     from cicf.methods import METHODS
 
     if name is None:
         rows = [(each, str(kind.__doc__).splitlines()[0]) for each, kind in METHODS.items()]
         print_table("methods", ("method", "what it does"), rows, as_json=json)
         return
-    found = list(described(method_kind(name)(name=name), "method."))[1:]
+    found = list(described(method_config({"name": name}), "method."))[1:]
     print_table(f"options of {name}", COLUMNS, found, as_json=json)
 
 

@@ -1,10 +1,17 @@
 """Files that are there whole or not at all."""
 
+import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from cicf.core.errors import ConfigError
+
+_LEFTOVER = re.compile(r"\..+\.\d+(\.\w+)?")
+"""Names that are given to what is not whole yet: `.stem.<process>.ending`."""
 
 
 @contextmanager
@@ -37,6 +44,31 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder to this process; the lock of a process that was killed is gone with it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"another process works in {folder}; wait for it, or name another folder with --out"
+            ) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what writers that were killed have left below a folder which no other one uses."""
+    for path in list(folder.rglob(".*")):
+        if _LEFTOVER.fullmatch(path.name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ def imported(name: str, *, option: str) -> object:
     module, _, attribute = name.partition(":")
     try:
         found: object = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
         raise ConfigError(
             f"{option}={name!r} cannot be imported ({error}); it must be package.module:name, "
             "importable from here"

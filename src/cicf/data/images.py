@@ -1,5 +1,7 @@
 """Images that stay on disk until they are asked for."""
 
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +14,15 @@ from torch import Tensor
 
 from cicf.core import DataError
 
+_BROKEN_EXIF = (struct.error, AttributeError, KeyError, TypeError, ValueError, SyntaxError)
 _UNREADABLE = (
+    *_BROKEN_EXIF,
     UnidentifiedImageError,
     Image.DecompressionBombError,
     OSError,
-    SyntaxError,
-    ValueError,
+    EOFError,
+    IndexError,
+    zlib.error,
 )
 
 
@@ -45,12 +50,19 @@ def read_image(path: Path) -> UInt8[Tensor, "3 height width"]:
     """
     try:
         with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image)
+            upright = _upright(image)
             deep = upright.mode.startswith(("I", "F"))
             pixels = _spread(np.asarray(upright)) if deep else np.array(_rgb(upright))
     except _UNREADABLE as error:
         raise DataError(f"{path} cannot be read as an image ({error}); remove it") from error
     return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except _BROKEN_EXIF:
+        return image
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -169,17 +169,19 @@ def _task_room(sampling: Sampling, data: DomainDataset) -> _Room:
     tasks, smallest, largest = len(ids), int(counts.min()), int(counts.max())
     reason = f"the {tasks} domains have {smallest} to {largest} training images"
     own = tasks * smallest
+    # Two images a task, where there are enough: batch norm takes no statistics of a single one.
+    least = 2 * tasks if smallest >= 4 else tasks
     if sampling.inner == "cross":
         count = len(data)
         inner = min(count, tasks * (count - largest))
-        return _Room(tasks, inner, min(own, _room(count).outer), 2 * count, reason)
+        return _Room(least, inner, min(own, _room(count).outer), 2 * count, reason)
     if smallest < 2:
         raise ConfigError(
             "tasks='within' takes both batches of a task from its domain, so that each needs at "
             f"least 2 training images, but {data.domains[int(ids[counts.argmin()])]!r} has 1; "
             "add images, or use tasks='cross'"
         )
-    return _Room(tasks, own, own * OUTER_SIZE // (INNER_SIZE + OUTER_SIZE), own, reason)
+    return _Room(least, own, own * OUTER_SIZE // (INNER_SIZE + OUTER_SIZE), own, reason)
 
 
 def _note(name: str, size: int, usual: int, room: _Room) -> str:

@@ -41,9 +41,19 @@ def load_data(config: DataConfig, *, is_for_training: bool = True) -> DomainData
     )
 
 
-def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
-    """Return everything that a training needs; all that can be wrong is found out here."""
+def make_plan(
+    config: RunConfig, data: DomainDataset, fingerprint: str, *, is_resumed: bool = False
+) -> Plan:
+    """Return everything that a training needs; what can be known to be wrong is found out here.
+
+    A run that goes on takes its weights from its checkpoint, and does not need the first ones.
+    """
     split = make_split(config, data)
+    if len(split.train.y.unique()) < 2:
+        raise DataError(
+            f"the training images of {config.data.name} are all of one class; a classifier needs "
+            "at least two, so hold another domain out, or add images"
+        )
     if len(split.validation) == 0:
         raise DataError(
             f"no image of {config.data.name} is left to validate with, because every class of "
@@ -52,7 +62,8 @@ def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
     # Weights and dropout draw from the global state, which follows from the seed alone.
     torch.manual_seed(stream_seed(config.seed, "torch"))
     model = make_model(config.model, len(data.classes), image_size(config))
-    loaded = load_weights(model.network, config.model.weights, name=config.model.name)
+    source = "none" if is_resumed else config.model.weights
+    loaded = load_weights(model.network, source, name=config.model.name)
     method = config.method.build(model)
     sizes = batch_sizes(
         method.sampling,
@@ -61,13 +72,19 @@ def make_plan(config: RunConfig, data: DomainDataset, fingerprint: str) -> Plan:
         outer=config.outer.size,
         most=(config.inner.most, config.outer.most),
     )
+    notes = list(sizes.notes)
     if method.sampling.needs_domains:
         # Made for what it refuses, and for sizes that T tasks share out evenly.
         drawn = make_samplers(method.sampling, split.train, sizes, strata=None, seed=config.seed)
         assert drawn.inner is not None
-        sizes = sizes._replace(inner=drawn.inner.size, outer=drawn.outer.size)
+        even = sizes._replace(inner=drawn.inner.size, outer=drawn.outer.size)
+        if even != sizes:
+            notes.append(
+                f"inner.size and outer.size are {even.inner} and {even.outer} instead of "
+                f"{sizes.inner} and {sizes.outer}, because {drawn.tasks} tasks share them evenly"
+            )
+        sizes = even
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
-    notes = list(sizes.notes)
     if loaded.loaded and loaded.new:
         notes.append(f"{', '.join(loaded.new)} start new, the rest from {config.model.weights}")
     setup = _setup(config, data, split, method, sizes, model, fingerprint, tuple(notes))

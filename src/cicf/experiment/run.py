@@ -7,12 +7,13 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from cicf.config import RunConfig
-from cicf.core import ConfigError
+from cicf.core import CicfError, ConfigError
+from cicf.core.files import locked, remove_leftovers
 from cicf.experiment.build import fingerprint_of, load_data, make_plan
 from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Parameters, Record, Scored, Scores, Selection
 from cicf.training import Event, MachineConfig, Plan, Trainer
-from cicf.training.checkpoint import save_weights
+from cicf.training.checkpoint import Checkpoints, save_weights
 from cicf.training.evaluate import scores
 
 RUNS = Path("runs")
@@ -43,16 +44,32 @@ def events(
         yield folder
         yield folder.record()
         return
-    plan = make_plan(config, data, fingerprint)
+    has_checkpoint = Checkpoints(folder.checkpoints).newest_step() is not None
+    plan = make_plan(config, data, fingerprint, is_resumed=has_checkpoint)
     trainer = Trainer(plan, folder, config.machine)
+    with locked(folder.path):
+        yield from _run(config, plan, trainer, folder, run_id)
+
+
+def _run(
+    config: RunConfig, plan: Plan, trainer: Trainer, folder: RunFolder, run_id: str
+) -> Iterator[Event | RunFolder | Record]:
+    remove_leftovers(folder.path)
     folder.begin(config.identity())
-    folder.write_setup(plan.setup)
+    if not folder.setup_file.exists():
+        folder.write_setup(plan.setup)
     yield folder
-    yield from trainer.fit()
+    try:
+        yield from trainer.fit()
+    except CicfError:
+        # Nothing was trained yet: the mistake can be repaired and the same folder named again.
+        if not folder.checkpoints.exists():
+            folder.discard()
+        raise
     record = Record(
         run_id=run_id,
         config=config.identity(),
-        setup=plan.setup,
+        setup=folder.setup(),
         deploy=plan.deploy,
         seconds=trainer.seconds,
         **{
@@ -70,7 +87,7 @@ def events(
 def _check(folder: RunFolder, config: RunConfig, fingerprint: str, *, resumes: bool) -> None:
     """Refuse to touch a folder that holds something else."""
     if not folder.has_run:
-        if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        if folder.path.exists() and not _is_empty(folder.path):
             raise ConfigError(
                 f"{folder.path} exists and holds no run; name a new or an empty folder with --out"
             )
@@ -92,6 +109,11 @@ def _check(folder: RunFolder, config: RunConfig, fingerprint: str, *, resumes: b
             f"{folder.path} holds this run already; go on with --resume, or name another folder "
             "with --out"
         )
+
+
+def _is_empty(path: Path) -> bool:
+    """Tell whether a path is a folder in which nothing but hidden files lies."""
+    return path.is_dir() and all(each.name.startswith(".") for each in path.iterdir())
 
 
 def _differences(old: object, new: object, name: str = "") -> Iterator[tuple[str, object, object]]:

@@ -64,7 +64,7 @@ def build_model(
     known, and the input where they are not.
     """
     known = ARCHITECTURES.get(name)
-    network = (known.build if known else _builder(name))(num_classes)
+    network = known.build(num_classes) if known else _built(name, num_classes)
     side = image_size or (known.image_size if known else 224)
     image = torch.zeros(1, 3, side, side)
     _check_logits(network, name, image, num_classes)
@@ -72,6 +72,22 @@ def build_model(
     cut = cut or ("Z_0" if known else "input")
     before = cuts[cut] if cut in cuts else modules_until(network, cut, image, stages=tuple(cuts))
     return SplitModel(network, cut=cut, before=before)
+
+
+def _built(name: str, num_classes: int) -> nn.Module:
+    builder = _builder(name)
+    try:
+        network = builder(num_classes)
+    except TypeError as error:
+        raise ConfigError(
+            f"model={name!r} cannot be built for {num_classes} classes ({error}); it must be a "
+            "function from the number of classes to a module"
+        ) from error
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            f"model={name!r} builds a {type(network).__name__}; it must build a torch.nn.Module"
+        )
+    return network
 
 
 def _builder(name: str) -> Builder:

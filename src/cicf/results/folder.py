@@ -71,6 +71,13 @@ class RunFolder:
         """Write the options of a new run."""
         write_text(self.config_file, json.dumps(config, indent=2) + "\n")
 
+    def discard(self) -> None:
+        """Remove what was written of a run that has not trained."""
+        for path in (self.metrics_file, self.setup_file, self.config_file, self.path / ".lock"):
+            path.unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
     def config(self) -> Values:
         """Return the options of the run."""
         if not self.has_run:

@@ -3,7 +3,8 @@
 from cicf.training.events import EpochEnded, Event, Started, Stepped
 from cicf.training.machine import MachineConfig
 from cicf.training.optim import OptimConfig
-from cicf.training.trainer import Plan, Trainer
+from cicf.training.plan import Plan
+from cicf.training.trainer import Trainer
 
 __all__ = [
     "EpochEnded",

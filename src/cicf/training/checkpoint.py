@@ -2,12 +2,15 @@
 
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from cicf.core import ConfigError, DataError
 from cicf.core.files import new_folder, replacing
 
 State = dict[str, Any]  # Any: what optimisers, schedules and methods keep is theirs
@@ -18,7 +21,7 @@ class Saved(NamedTuple):
     """Holds a checkpoint: tensors of model and method, and everything else."""
 
     step: int
-    weights: dict[str, Tensor]
+    weights: State
     state: State
 
 
@@ -28,15 +31,19 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def save(self, step: int, weights: dict[str, Tensor], state: State) -> None:
-        """Write the checkpoint after a step; older ones go only when it is complete."""
+    def save(self, step: int, weights: State, state: State) -> None:
+        """Write the checkpoint after a step; older ones go only when it is complete.
+
+        What a module keeps beside its tensors goes to the state.
+        """
         older = self._complete()
         path = self._folder / f"step-{step:09d}"
         if path in older:
             return
         with new_folder(path) as temporary:
             save_weights(temporary / WEIGHTS, weights)
-            torch.save(state, temporary / STATE)
+            extra = {k: value for k, value in weights.items() if not isinstance(value, Tensor)}
+            torch.save({**state, "extra": extra}, temporary / STATE)
         for each in older:
             shutil.rmtree(each)
 
@@ -46,11 +53,15 @@ class Checkpoints:
         if not complete:
             return None
         path = complete[-1]
-        return Saved(
-            int(path.name.removeprefix("step-")),
-            load_file(path / WEIGHTS),
-            torch.load(path / STATE, map_location="cpu", weights_only=True),
-        )
+        try:
+            state: State = torch.load(path / STATE, map_location="cpu", weights_only=True)
+            weights: State = {**load_file(path / WEIGHTS), **state["extra"]}
+        except (SafetensorError, UnpicklingError, RuntimeError, OSError, EOFError) as error:
+            raise DataError(
+                f"{path} cannot be read ({' '.join(str(error).split()):.100}); remove the folder "
+                "of the run and start anew"
+            ) from error
+        return Saved(int(path.name.removeprefix("step-")), weights, state)
 
     def newest_step(self) -> int | None:
         """Return the step of the newest checkpoint, without reading it."""
@@ -66,10 +77,26 @@ class Checkpoints:
         return sorted(self._folder.glob("step-*"))
 
 
-def save_weights(
-    path: Path, weights: dict[str, Tensor], metadata: dict[str, str] | None = None
-) -> None:
+def save_weights(path: Path, weights: State, metadata: dict[str, str] | None = None) -> None:
     """Write tensors as safetensors, whole or not at all; tensors that share memory are copied."""
-    own = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+    own = {
+        name: value.detach().cpu().clone().contiguous()
+        for name, value in weights.items()
+        if isinstance(value, Tensor)
+    }
     with replacing(path) as temporary:
         save_file(own, temporary, metadata=metadata)
+
+
+def check_resumable(state: State, fingerprint: str, device: str) -> None:
+    """Refuse to go on with other images or on another device: it would not be the same run."""
+    if state["fingerprint"] != fingerprint:
+        raise ConfigError(
+            "the images have changed since the run was interrupted; bring them back, or start anew "
+            "in another folder"
+        )
+    if state["device"] != device:
+        raise ConfigError(
+            f"the run was begun on {state['device']!r} and goes on exactly only there, not on "
+            f"{device!r}; pass --device {state['device']}, or start anew in another folder"
+        )

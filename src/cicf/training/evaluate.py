@@ -55,7 +55,8 @@ def at_theta_dagger(
     """
 
     # One image alone has no variance, so batch norm may refuse a last batch of one.
-    size += len(train) % size == 1
+    while size < len(train) and (size == 1 or len(train) % size == 1):
+        size += 1
 
     def shuffled() -> Iterator[Samples]:
         for batch in batches(Evaluated(train, transform), size=size, shuffle_seed=0):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cicf.core import ConfigError
+from cicf.core import ConfigError, DataError
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -23,6 +23,11 @@ class MetricsLog:
 
     def __init__(self, path: Path, *, position: int, board: "SummaryWriter | None") -> None:
         self._file = path.open("ab")
+        if self._file.tell() < position:
+            raise DataError(
+                f"{path} is shorter than when the checkpoint was written; bring it back, or start "
+                "anew in another folder"
+            )
         self._file.truncate(position)
         self._board = board
 

@@ -1,4 +1,4 @@
-"""Where and how a run is executed: nothing here changes its numbers."""
+"""Where and how a run is executed; of this, only the device may change its last bits."""
 
 from typing import Literal
 

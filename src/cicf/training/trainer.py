@@ -4,56 +4,31 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from cicf.core import TrainingError
+from cicf.core import DataError, TrainingError
 from cicf.core.draw import Draw, on_device
 from cicf.core.replay import RandomSource, RandomState
-from cicf.data.clustering import Clustering
 from cicf.data.loader import Draws, Evaluated, iterate
-from cicf.data.protocol import Split
-from cicf.data.sampling import Samplers, Sizes, make_samplers
+from cicf.data.sampling import Samplers, make_samplers
 from cicf.data.strata import Strata
-from cicf.data.transforms import Transform
-from cicf.method import Method
 from cicf.models.split import SplitModel
 from cicf.results.folder import RunFolder
 from cicf.results.record import (
     Evaluation,
-    Parameters,
     Scored,
     Scores,
     Selection,
-    Setup,
     pooled,
 )
-from cicf.training.checkpoint import Checkpoints, Saved, save_weights
+from cicf.training.checkpoint import Checkpoints, Saved, State, check_resumable, save_weights
 from cicf.training.evaluate import at_theta_dagger, evaluation
 from cicf.training.events import EpochEnded, Event, Started, Stepped
 from cicf.training.log import MetricsLog, open_board
 from cicf.training.machine import MachineConfig
-from cicf.training.optim import OptimConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Holds all that a training needs, built and checked."""
-
-    model: SplitModel
-    method: Method
-    deploy: Parameters
-    split: Split
-    transform: Transform
-    clustering: Clustering | None
-    sizes: Sizes
-    optim: OptimConfig
-    epochs: int
-    log_every: int
-    seed: int
-    setup: Setup
+from cicf.training.plan import Plan
 
 
 class Trainer:
@@ -91,12 +66,13 @@ class Trainer:
         """Train to the end, telling of every logged step and every epoch on the way."""
         setup, position = self._plan.setup, self._restored()
         board = (
-            open_board(self._folder.path / "tensorboard", step=self._step)
+            open_board(self._folder.path / "tensorboard", step=self._step + 1)
             if self._machine.tensorboard
             else None
         )
         self._log = MetricsLog(self._folder.metrics_file, position=position, board=board)
-        self._model.train()
+        if not any(part.training for part in self._model.modules()):
+            self._model.train()
         yield Started(setup, self._step, self._plan.epochs * setup.steps_per_epoch)
         try:
             while self._step < self._plan.epochs * setup.steps_per_epoch:
@@ -158,19 +134,21 @@ class Trainer:
                     "optim.lr or method.alpha, or set optim.clip"
                 )
 
-    def _check_weights(self) -> None:
-        for name, value in self._model.state_dict().items():
-            if not value.isfinite().all():
+    def _check_weights(self, module: nn.Module) -> None:
+        for name, value in module.state_dict().items():
+            if isinstance(value, Tensor) and not value.isfinite().all():
                 raise TrainingError(
-                    f"{name} is not finite after step {self._step}, so training stopped; lower "
-                    "optim.lr or method.alpha, or set optim.clip"
+                    f"{name} is not finite after step {self._step}, so training stopped (what is "
+                    f"kept in {self._folder.path} is from before); lower optim.lr or method.alpha, "
+                    "or set optim.clip"
                 )
 
     def _end_epoch(self, epoch: int) -> EpochEnded:
-        self._check_weights()
+        self._check_weights(self._model)
         self._scheduler.step()
         with self._clock("evaluation"):
             found = self._evaluate(epoch + 1)
+        self._check_weights(self._twin or self._model)
         is_best = self._best is None or _score(found, self._plan) > _score(self._best, self._plan)
         if is_best:
             self._best = found
@@ -246,6 +224,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Write a checkpoint; at the end of an epoch it comes after the evaluation."""
+        self._check_weights(self._model)
         weights = {f"model.{name}": value for name, value in self._model.state_dict().items()}
         weights |= {f"method.{name}": value for name, value in self._method.state_dict().items()}
         state = {
@@ -256,6 +235,8 @@ class Trainer:
             "best": None if self._best is None else self._best.model_dump(),
             "last": None if self._last is None else self._last.model_dump(),
             "position": self._log.position(),
+            "fingerprint": self._plan.setup.fingerprint,
+            "device": self._device.type,
             "seconds": self.seconds,
         }
         self._checkpoints.save(self._step, weights, state)
@@ -265,10 +246,16 @@ class Trainer:
         saved = self._checkpoints.newest()
         if saved is None:
             return 0
-        self._step = saved.step
-        self._model.load_state_dict(_under("model.", saved))
-        self._method.load_state_dict(_under("method.", saved))
-        state = saved.state
+        state, self._step = saved.state, saved.step
+        check_resumable(state, self._plan.setup.fingerprint, self._device.type)
+        try:
+            self._model.load_state_dict(_under("model.", saved))
+            self._method.load_state_dict(_under("method.", saved))
+        except RuntimeError as error:
+            raise DataError(
+                f"the checkpoint in {self._folder.path} does not fit the network as it is built "
+                f"now ({' '.join(str(error).split()):.100}); bring the old code back, or start anew"
+            ) from error
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
         self._random.restore(RandomState(*state["random"]))
@@ -280,7 +267,7 @@ class Trainer:
         return position
 
 
-def _under(prefix: str, saved: Saved) -> dict[str, Tensor]:
+def _under(prefix: str, saved: Saved) -> State:
     return {
         name.removeprefix(prefix): value
         for name, value in saved.weights.items()
