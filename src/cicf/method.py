@@ -86,7 +86,7 @@ class VirtualStepConfig(MethodConfig, ABC):
 
     alpha: NonNegativeFloat = 0.05
     """α, the length of the virtual step."""
-    max_step_ratio: PositiveFloat = 0.02
+    max_step_ratio: PositiveFloat = 0.01
     """The safeguard: α of a step is lowered until ‖α g†‖ / ‖θ‖ is at most this; `inf` for none."""
     order: Literal[1, 2] = 2
     """2 for the exact gradient, 1 to leave the second derivative out."""
