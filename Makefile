@@ -1,7 +1,7 @@
 # Each target sets up .venv on first use, so any of them may be the first command after a clone.
 PYTHON ?= python3
 BIN := .venv/bin
-EPOCHS ?= 10
+EPOCHS ?= 8
 OUT ?= runs/demo
 READY := .venv/ready
 

@@ -18,7 +18,7 @@ METHODS = ("erm", "maml", "cicf")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--target", default="blended", help="the domain to test on")
-parser.add_argument("--epochs", type=int, default=10)
+parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--out", type=Path, default=Path("runs/demo"))
 options = parser.parse_args()
