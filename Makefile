@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/python examples/02_compare.py --epochs $(EPOCHS) --out $(OUT)
 
 test: check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff format --check .

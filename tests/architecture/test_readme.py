@@ -33,7 +33,7 @@ def test_readme_shows_the_two_commands_and_where_its_numbers_come_from() -> None
 
 
 def test_files_that_the_readme_shows_exist() -> None:
-    links = re.findall(r"\]\(([^)#:]+)", README)
+    links = re.findall(r"\]\(([^)#:]+)", README) + re.findall(r'src="([^"]+)"', README)
     assert len(links) > 5
     assert [link for link in links if not (ROOT / link).exists()] == []
 
