@@ -49,45 +49,19 @@ def make_plan(
     A run that goes on takes its weights from its checkpoint, and does not need the first ones.
     """
     split = make_split(config, data)
-    if len(split.train.y.unique()) < 2:
-        raise DataError(
-            f"the training images of {config.data.name} are all of one class; a classifier needs "
-            "at least two, so hold another domain out, or add images"
-        )
-    if len(split.validation) == 0:
-        raise DataError(
-            f"no image of {config.data.name} is left to validate with, because every class of "
-            "every source domain has one image; give one of them at least two"
-        )
+    _check_split(split, config.data.name)
     # Weights and dropout draw from the global state, which follows from the seed alone.
     torch.manual_seed(stream_seed(config.seed, "torch"))
     model = make_model(config.model, len(data.classes), image_size(config))
     source = "none" if is_resumed else config.model.weights
     loaded = load_weights(model.network, source, name=config.model.name)
     method = config.method.build(model)
-    sizes = batch_sizes(
-        method.sampling,
-        split.train,
-        inner=config.inner.size,
-        outer=config.outer.size,
-        most=(config.inner.most, config.outer.most),
-    )
-    notes = list(sizes.notes)
-    if method.sampling.needs_domains:
-        # Made for what it refuses, and for sizes that T tasks share out evenly.
-        drawn = make_samplers(method.sampling, split.train, sizes, strata=None, seed=config.seed)
-        assert drawn.inner is not None
-        even = sizes._replace(inner=drawn.inner.size, outer=drawn.outer.size)
-        if even != sizes:
-            notes.append(
-                f"inner.size and outer.size are {even.inner} and {even.outer} instead of "
-                f"{sizes.inner} and {sizes.outer}, because {drawn.tasks} tasks share them evenly"
-            )
-        sizes = even
+    sizes = make_sizes(config, method, split.train)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
+    notes = sizes.notes
     if loaded.loaded and loaded.new:
-        notes.append(f"{', '.join(loaded.new)} start new, the rest from {config.model.weights}")
-    setup = _setup(config, data, split, method, sizes, model, fingerprint, tuple(notes))
+        notes += (f"{', '.join(loaded.new)} start new, the rest from {config.model.weights}",)
+    setup = _setup(config, data, split, method, sizes, model, fingerprint, notes)
     return Plan(
         model=model,
         method=method,
@@ -102,6 +76,30 @@ def make_plan(
         seed=config.seed,
         setup=setup,
     )
+
+
+def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes:
+    """Return the sizes of the batches, such that T tasks share them out evenly."""
+    sizes = batch_sizes(
+        method.sampling,
+        train,
+        inner=config.inner.size,
+        outer=config.outer.size,
+        most=(config.inner.most, config.outer.most),
+    )
+    if not method.sampling.needs_domains:
+        return sizes
+    # Made for what it refuses, too.
+    drawn = make_samplers(method.sampling, train, sizes, strata=None, seed=config.seed)
+    assert drawn.inner is not None
+    even = sizes._replace(inner=drawn.inner.size, outer=drawn.outer.size)
+    if even == sizes:
+        return sizes
+    note = (
+        f"inner.size and outer.size are {even.inner} and {even.outer} instead of {sizes.inner} and "
+        f"{sizes.outer}, because {drawn.tasks} tasks share them evenly"
+    )
+    return even._replace(notes=(*sizes.notes, note))
 
 
 def make_split(config: RunConfig, data: DomainDataset) -> Split:
@@ -153,6 +151,19 @@ def fingerprint_of(data: DomainDataset) -> str:
     else:
         found.update(data.images.numpy().tobytes())
     return found.hexdigest()[:16]
+
+
+def _check_split(split: Split, name: str) -> None:
+    if len(split.train.y.unique()) < 2:
+        raise DataError(
+            f"the training images of {name} are all of one class; a classifier needs "
+            "at least two, so hold another domain out, or add images"
+        )
+    if len(split.validation) == 0:
+        raise DataError(
+            f"no image of {name} is left to validate with, because every class of "
+            "every source domain has one image; give one of them at least two"
+        )
 
 
 def _setup(
