@@ -50,6 +50,7 @@ shown = [int((images.y == digit).nonzero()[0]) for digit in range(0, 10, 2)]
 picture = options.out / "gradcam.png"
 runs = {name.upper(): cicf.open_run(folders[name]) for name in ("erm", "cicf")}
 pictures = [images[place][0] for place in shown]
-explained(runs, pictures, [f"a {images.classes[images.y[place]]}" for place in shown], picture)
+titles = [f"a {images.classes[images.y[place]]}" for place in shown]
+explained(runs, pictures, titles=titles, output=picture)
 console.print(table)
 console.print(f"where ERM and CICF look: {picture}", soft_wrap=True)

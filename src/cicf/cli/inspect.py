@@ -90,7 +90,14 @@ def explain(
     if output.resolve() in [image.resolve() for image in images]:
         raise ConfigError(f"-o {output} is one of the images to explain; name another file")
     titles = [image.name for image in images]
-    explained({"what it looks at": loaded}, read_images(images), titles, output, class_, layer)
+    explained(
+        {"what it looks at": loaded},
+        read_images(images),
+        titles=titles,
+        output=output,
+        class_=class_,
+        layer=layer,
+    )
     print_line(f"wrote {output}")
 
 

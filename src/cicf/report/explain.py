@@ -14,6 +14,7 @@ from cicf.report.gradcam import GridRow, grad_cam, overlay, save_grid
 def explained(
     runs: Mapping[str, LoadedRun],
     images: Sequence[UInt8[Tensor, "3 _ _"]],
+    *,
     titles: Sequence[str],
     output: Path,
     class_: str | None = None,

@@ -1,6 +1,7 @@
 """The folder of a run: the unit of truth and of resumption."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,7 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove what was written of a run that has not trained."""
+        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         for path in (self.metrics_file, self.setup_file, self.config_file, self.path / ".lock"):
             path.unlink(missing_ok=True)
         if not any(self.path.iterdir()):
