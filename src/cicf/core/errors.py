@@ -16,6 +16,10 @@ class DataError(CicfError):
     """Says that data, a batch or a table is not what it has to be."""
 
 
+class ResultError(CicfError):
+    """Says that results of runs cannot be read, or do not go together."""
+
+
 class TrainingError(CicfError):
     """Says that a training cannot go on."""
 

@@ -10,6 +10,8 @@ Parameters = Literal["theta", "theta_dagger"]
 """Where training stands, and where its virtual step leads."""
 Selection = Literal["last", "best"]
 """After the last epoch, or after the one with the best source validation."""
+Choice = Literal["last", "best", "oracle"]
+"""How an epoch is chosen; `oracle` looks at the target, and is never a headline."""
 
 
 class Score(Frozen):
@@ -57,6 +59,27 @@ class Scored(Frozen):
     test: Evaluation | None = None
 
 
+class Protocol(Frozen):
+    """Says which images a number belongs to; numbers of different protocols do not compare."""
+
+    name: Literal["leave-one-domain-out", "single-source", "hold-out"]
+    """Train on all domains but one, on one alone, or on images of all."""
+    split: str
+    """How the images of the sources were split into training and validation."""
+    part: Literal["all images", "official test part", "none"]
+    """What of the tested domains is scored."""
+    tested: tuple[str, ...]
+    """The domains that are scored at the end."""
+
+    @property
+    def kind(self) -> str:
+        """Return the protocol in words, without the domains: what runs of one row share."""
+        scored = f"{self.part} of the target" if self.tested else "source validation only"
+        if self.name == "single-source":
+            scored = f"{self.part} of the other domains"
+        return f"{self.name}; sources split by {self.split}; {scored}"
+
+
 class Setup(Frozen):
     """Holds what a run found before its first step."""
 
@@ -65,9 +88,9 @@ class Setup(Frozen):
     """Training images by domain."""
     validation: dict[str, int]
     """Source-validation images by domain."""
-    target: str | None
+    protocol: Protocol
     fingerprint: str
-    """Names and contents of all images, as one hash."""
+    """Names, labels, split and contents of all images, as one hash."""
     inner_size: int | None
     """M; None for a method without an inner batch."""
     outer_size: int
@@ -94,15 +117,30 @@ class Record(Frozen):
     """After the last epoch: the headline."""
     best: Scored
     """After the epoch with the best source validation."""
+    epochs: tuple[Scored, ...] = ()
+    """Every epoch, where their networks were kept; scored on the target after training."""
     seconds: dict[str, float]
     """Time by phase, over all parts of an interrupted run."""
 
+    def scored(self, at: Choice) -> Scored:
+        """Return an epoch: the last, the best by source validation, or the best on the target."""
+        if at == "last":
+            return self.last
+        if at == "best":
+            return self.best
+        if not self.epochs or self.last.test is None:
+            raise LookupError(f"run {self.run_id} kept no epochs to choose from by the target")
+        return max(self.epochs, key=lambda each: self._percent(each.test))
+
     def accuracy(
-        self, part: Literal["validation", "test"] = "test", *, at: Selection = "last"
+        self, part: Literal["validation", "test"] = "test", *, at: Choice = "last"
     ) -> float:
         """Return the accuracy of the deployed network in percent, all images together."""
-        scored = self.last if at == "last" else self.best
+        scored = self.scored(at)
         found = scored.validation if part == "validation" else scored.test
+        return self._percent(found)
+
+    def _percent(self, found: Evaluation | None) -> float:
         if found is None:
             raise LookupError(f"run {self.run_id} held no domain out, so it has no test accuracy")
         return pooled(found.of(self.deploy)).percent

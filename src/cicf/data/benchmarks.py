@@ -1,0 +1,92 @@
+"""The benchmarks of the paper: their names and their official counts, as facts in a file."""
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from cicf.core import DataError, did_you_mean
+from cicf.core.frozen import Frozen
+from cicf.data.entries import Part
+
+
+class Benchmark(Frozen):
+    """Holds what is known of a benchmark before anything of it is at hand."""
+
+    name: str
+    """How it is called on the command line, such as `office-home`."""
+    title: str
+    """How it is called in print."""
+    size: str
+    """How large its images and its archive are, in words."""
+    obtained: tuple[str, ...]
+    """Where people get it."""
+    hub: str | None = None
+    """Its copy on the Hugging Face hub that has all images with their domains, if there is one."""
+    licence: str
+    """What is known of its licence."""
+    domains: dict[str, tuple[str, ...]]
+    """Domains by our name, in the order of the paper's table, each with its other names."""
+    classes: tuple[str, ...]
+    """Classes in alphabetical order."""
+    numbered: bool = False
+    """Whether folders may name a class by its place in `classes`, counted from 0."""
+    counts: dict[str, tuple[int, ...]]
+    """Images by domain, in the order of the classes."""
+    parts: dict[str, dict[Part, int]] = {}
+    """Images of the official split by domain and part, where there is one."""
+    faulty: tuple[str, ...] = ()
+    """Files that are known to be broken in some copies, as domain/class/name."""
+    validation: float
+    """The share of the sources that validates where no official split is at hand."""
+
+    def domain(self, name: str) -> str | None:
+        """Return our name of a domain, by any of its names; None if it is none."""
+        return _lookup({each: (each, *others) for each, others in self.domains.items()}, name)
+
+    def label(self, name: str) -> str | None:
+        """Return our name of a class, however it is spelled; None if it is none."""
+        if self.numbered and name.isdecimal() and int(name) < len(self.classes):
+            return self.classes[int(name)]
+        return _lookup({each: (each,) for each in self.classes}, name)
+
+    @property
+    def total(self) -> int:
+        """Return the number of images."""
+        return sum(map(sum, self.counts.values()))
+
+
+@cache
+def benchmarks() -> dict[str, Benchmark]:
+    """Return all benchmarks by name."""
+    text = (files("cicf.data") / "benchmarks.toml").read_text(encoding="utf-8")
+    return {
+        name: Benchmark.model_validate({"name": name, **facts})
+        for name, facts in tomllib.loads(text).items()
+    }
+
+
+def is_benchmark(name: str) -> bool:
+    """Tell whether a word names a benchmark; a path never does."""
+    return _lookup({each: (each,) for each in benchmarks()}, name) is not None
+
+
+def benchmark(name: str) -> Benchmark:
+    """Return a benchmark by its name, however it is spelled."""
+    found = _lookup({each: (each,) for each in benchmarks()}, name)
+    if found is None:
+        raise DataError(f"{name!r} is no benchmark; {did_you_mean(name, benchmarks())}")
+    return benchmarks()[found]
+
+
+def _lookup(names: dict[str, tuple[str, ...]], name: str) -> str | None:
+    plain = _plain(name)
+    for own, others in names.items():
+        if plain in map(_plain, others):
+            return own
+    return None
+
+
+def _plain(name: str) -> str:
+    """Return a name without what people spell differently: case, spaces, hyphens, underscores."""
+    return re.sub(r"[\s_-]", "", name).casefold()
