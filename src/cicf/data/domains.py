@@ -1,6 +1,7 @@
 """Images, their labels, and the domain that each comes from."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from jaxtyping import Bool, Int, UInt8
@@ -8,14 +9,19 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from cicf.core import DataError, did_you_mean
+from cicf.data.entries import Part
 from cicf.data.images import ImageFiles
+
+PARTS: tuple[Part, ...] = get_args(Part)
+"""The parts of a split: train, validation, test."""
 
 
 @dataclass(frozen=True, eq=False)
 class DomainDataset(Dataset[tuple[Tensor, int, int]]):
     """Holds images, in memory or as files; an item is (image, class, domain), never augmented.
 
-    `masks` say which pixels are the object, where that is known.
+    `masks` say which pixels are the object, where that is known. `part` says what a given split
+    uses an image for, as its place in PARTS, or −1 where it does not say.
     """
 
     images: UInt8[Tensor, "n 3 height width"] | ImageFiles
@@ -24,6 +30,7 @@ class DomainDataset(Dataset[tuple[Tensor, int, int]]):
     classes: tuple[str, ...]
     domains: tuple[str, ...]
     masks: Bool[Tensor, "n height width"] | None = None
+    part: Int[Tensor, " n"] | None = None
 
     def __getitem__(self, index: int) -> tuple[UInt8[Tensor, "3 height width"], int, int]:
         return self.images[index], int(self.y[index]), int(self.domain[index])
@@ -41,6 +48,7 @@ class DomainDataset(Dataset[tuple[Tensor, int, int]]):
             self.classes,
             self.domains,
             None if self.masks is None else self.masks[places],
+            None if self.part is None else self.part[places],
         )
 
     def of(self, *names: str) -> "DomainDataset":
