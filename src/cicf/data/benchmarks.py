@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 
 from cicf.core import DataError, did_you_mean
@@ -42,18 +42,32 @@ class Benchmark(Frozen):
 
     def domain(self, name: str) -> str | None:
         """Return our name of a domain, by any of its names; None if it is none."""
-        return _lookup({each: (each, *others) for each, others in self.domains.items()}, name)
+        return self._domain_names.get(_plain(name))
 
     def label(self, name: str) -> str | None:
         """Return our name of a class, however it is spelled; None if it is none."""
         if self.numbered and name.isdecimal() and int(name) < len(self.classes):
             return self.classes[int(name)]
-        return _lookup({each: (each,) for each in self.classes}, name)
+        return self._class_names.get(_plain(name))
 
     @property
     def total(self) -> int:
         """Return the number of images."""
         return sum(map(sum, self.counts.values()))
+
+    def official(self, domain: str, label: str) -> int:
+        """Return the number of images of a class in a domain."""
+        return self.counts[domain][self.classes.index(label)]
+
+    @cached_property
+    def _domain_names(self) -> dict[str, str]:
+        return {
+            _plain(name): own for own, others in self.domains.items() for name in (own, *others)
+        }
+
+    @cached_property
+    def _class_names(self) -> dict[str, str]:
+        return {_plain(name): name for name in self.classes}
 
 
 @cache
@@ -68,23 +82,19 @@ def benchmarks() -> dict[str, Benchmark]:
 
 def is_benchmark(name: str) -> bool:
     """Tell whether a word names a benchmark; a path never does."""
-    return _lookup({each: (each,) for each in benchmarks()}, name) is not None
+    return _own_name(name) is not None
 
 
 def benchmark(name: str) -> Benchmark:
     """Return a benchmark by its name, however it is spelled."""
-    found = _lookup({each: (each,) for each in benchmarks()}, name)
+    found = _own_name(name)
     if found is None:
         raise DataError(f"{name!r} is no benchmark; {did_you_mean(name, benchmarks())}")
     return benchmarks()[found]
 
 
-def _lookup(names: dict[str, tuple[str, ...]], name: str) -> str | None:
-    plain = _plain(name)
-    for own, others in names.items():
-        if plain in map(_plain, others):
-            return own
-    return None
+def _own_name(name: str) -> str | None:
+    return {_plain(each): each for each in benchmarks()}.get(_plain(name))
 
 
 def _plain(name: str) -> str:
