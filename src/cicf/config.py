@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,13 +31,18 @@ class DataConfig(Frozen):
     """Says which images a run learns from, and how they reach the network."""
 
     name: str
-    """`demo`, or a folder with class/*.jpg or domain/class/*.jpg."""
+    """`demo`, a benchmark such as `pacs`, a folder with class/*.jpg or domain/class/*.jpg, or a
+    manifest, .csv or .jsonl, with path,label[,domain][,split]."""
     root: Path | None = None
     """The folder in which `name` lies; None if it is a path by itself."""
     target: str | None = None
     """The domain that is held out to test on; None to train on all."""
+    source: str | None = None
+    """The only domain to train on, and to test on the others; None for several."""
     validation: float = Field(default=0.1, gt=0, lt=1)
-    """The share of the training images that is held out to choose by."""
+    """The share of the training images that is held out to choose by, where no split is given."""
+    uses_given_split: bool = True
+    """Whether images are split as lists or folders that come with them say."""
     skips_unreadable: bool = False
     """Whether to leave out images that cannot be read, instead of stopping."""
     image_size: PositiveInt | None = None
@@ -156,18 +162,30 @@ class RunConfig(Frozen):
     """What everything random in the run follows from."""
     log_every: PositiveInt = 10
     """Steps between rows in metrics.jsonl."""
+    keeps_epochs: bool = False
+    """Whether the networks of all epochs are kept and tested, when training has ended."""
     machine: MachineConfig = MachineConfig()
 
     def identity(self) -> dict[str, Any]:
-        """Return all that decides what comes out, as plain values: all but the machine."""
-        found: dict[str, Any] = json.loads(self.model_dump_json(exclude={"machine"}))
+        """Return all that decides what comes out, as plain values.
+
+        The machine does not, nor does the place of the images, whose fingerprint speaks for them.
+        """
+        found: dict[str, Any] = json.loads(
+            self.model_dump_json(exclude={"machine": True, "data": {"root"}})
+        )
         return found
 
     def run_id(self, fingerprint: str) -> str:
         """Return a name: words to know the run by, and a hash of what decides the outcome."""
         text = json.dumps([self.identity(), fingerprint], sort_keys=True)
-        words = [Path(self.data.name).name, self.data.target, self.method.name.rpartition(":")[2]]
-        name = "-".join(str(word) for word in words if word)
+        words = [
+            Path(self.data.name).name,
+            self.data.target,
+            self.data.source and f"from-{self.data.source}",
+            self.method.name.rpartition(":")[2],
+        ]
+        name = re.sub(r"[^\w.-]", "_", "-".join(str(word) for word in words if word))
         return f"{name}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 

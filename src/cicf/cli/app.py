@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import cicf
+from cicf.cli.bench import bench, preset
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
 from cicf.cli.train import train
@@ -29,6 +30,8 @@ app.command("eval")(evaluate)
 app.command("predict")(predict)
 app.command("explain")(explain)
 app.command("export")(export)
+app.command("bench")(bench)
+app.command("preset")(preset)
 app.command("methods")(methods)
 app.command("options")(options)
 

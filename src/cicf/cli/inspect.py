@@ -37,11 +37,11 @@ def evaluate(
     """Score a trained network on images with labels, domain by domain."""
     from cicf.config import DataConfig
     from cicf.experiment import open_run
-    from cicf.experiment.build import load_data
+    from cicf.experiment.data import load_data
 
     loaded = open_run(run, at=checkpoint, device=device)
     chosen = DataConfig(name=data, root=root, skips_unreadable=skip_unreadable)
-    found = load_data(chosen, is_for_training=False)
+    found = load_data(chosen, is_for_training=False).data
     print_scores(f"{run} on {data}", loaded.scores(found), as_json=json)
 
 

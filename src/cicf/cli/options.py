@@ -14,13 +14,25 @@ Values = dict[str, Any]  # Any: what a user wrote, before it is checked
 
 
 def config_of(
-    data: str, *, named: Mapping[str, Any], settings: Sequence[str], file: Path | None
+    data: str,
+    *,
+    named: Mapping[str, Any],
+    settings: Sequence[str],
+    file: Path | None,
+    preset: str = "recommended",
 ) -> "RunConfig":
-    """Return the config: a recipe for the data, then the file, then options, then settings.
+    """Return the config: a preset for the data, then the file, then options, then settings.
 
     `named` are options by the dotted name of their field; those that are None were not given.
     """
-    from cicf.experiment import merged, recipe
+    from cicf.experiment import recipe
+
+    return recipe(data, overrides(named=named, settings=settings, file=file), preset=preset)
+
+
+def overrides(*, named: Mapping[str, Any], settings: Sequence[str], file: Path | None) -> Values:
+    """Return what a user wrote, nested as the config is: the file, then options, then settings."""
+    from cicf.experiment import merged
 
     over: Values = {} if file is None else _read(file)
     for name, value in named.items():
@@ -28,7 +40,7 @@ def config_of(
             over = merged(over, _nested(name, value))
     for setting in settings:
         over = merged(over, _parsed(setting))
-    return recipe(data, over)
+    return over
 
 
 def _parsed(setting: str) -> Values:

@@ -22,7 +22,7 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
     """Show a run while it goes on: a bar on a terminal, lines elsewhere; return what it left."""
     from cicf.training import EpochEnded, Started, Stepped
 
-    console = _console(stderr=True)
+    console = error_console()
     columns = (
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
@@ -55,9 +55,10 @@ def print_record(record: Record, folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(folder), **json.loads(record.model_dump_json())})
         return
-    target = record.setup.target
+    protocol = record.setup.protocol
     table = Table(title=f"accuracy in %, run {record.run_id}", title_justify="left")
-    for name in ("network", "source validation", *([target] if target else [])):
+    tested = [", ".join(protocol.tested)] if protocol.tested else []
+    for name in ("network", "source validation", *tested):
         table.add_column(name, justify="left" if name == "network" else "right")
     for name, scored in (("last epoch", record.last), ("best validation", record.best)):
         for row in _rows(name, scored, record):
@@ -65,6 +66,11 @@ def print_record(record: Record, folder: Path, *, as_json: bool) -> None:
     console = _console()
     console.print(table)
     console.print(f"* is stored in {folder / 'model.safetensors'}", soft_wrap=True)
+    versions = ", ".join(f"{name} {version}" for name, version in record.setup.versions.items())
+    console.print(
+        f"protocol: {protocol.kind}; one seed; data {record.setup.fingerprint}; {versions}",
+        soft_wrap=True,
+    )
 
 
 def print_table(
@@ -107,6 +113,11 @@ def print_json(value: object) -> None:
 def print_line(text: str) -> None:
     """Print a sentence."""
     _console().print(text, soft_wrap=True)
+
+
+def error_console() -> Console:
+    """Return where progress and complaints go."""
+    return _console(stderr=True)
 
 
 def _console(*, stderr: bool = False) -> Console:

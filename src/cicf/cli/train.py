@@ -14,12 +14,15 @@ def train(
         str,
         typer.Argument(
             metavar="DATA",
-            help="What to learn from: [bold]demo[/] (embedded digits), or a folder with "
-            "class/*.jpg or domain/class/*.jpg.",
+            help="What to learn from: [bold]demo[/] (embedded digits), a folder with class/*.jpg "
+            "or domain/class/*.jpg, a manifest (.csv, .jsonl), or a benchmark such as pacs.",
         ),
     ],
     target: Annotated[
         str | None, typer.Option(help="The domain to hold out and test on at the end.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="The only domain to train on; tests on all others.")
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="erm, maml or cicf; see [bold]cicf methods[/].")
@@ -31,6 +34,12 @@ def train(
     weights: Annotated[
         str | None, typer.Option(help="What to start from: imagenet, none, or a file.")
     ] = None,
+    augment: Annotated[
+        str | None, typer.Option(help="basic (flip, translation), autoaugment or none.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="recommended, paper, paper-literal or cpu; see cicf preset.")
+    ] = "recommended",
     epochs: Annotated[int | None, typer.Option(help="Passes through the training images.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="A number that everything random follows from.")
@@ -51,6 +60,10 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where this run stopped, or start it.")
     ] = False,
+    keep_epochs: Annotated[
+        bool,
+        typer.Option("--keep-epochs", help="Keep and test the networks of all epochs."),
+    ] = False,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out images that cannot be read.")
     ] = False,
@@ -66,6 +79,9 @@ def train(
     """
     named = {
         "data.target": target,
+        "data.source": source,
+        "data.augment": augment,
+        "keeps_epochs": keep_epochs or None,
         "data.root": root,
         "data.skips_unreadable": skip_unreadable or None,
         "method.name": method,
@@ -75,7 +91,7 @@ def train(
         "epochs": epochs,
         "seed": seed,
     }
-    chosen = config_of(data, named=named, settings=set_ or [], file=config)
+    chosen = config_of(data, named=named, settings=set_ or [], file=config, preset=preset)
     from cicf.experiment import events
 
     folder, record = watched(events(chosen, out=out, resumes=resume))

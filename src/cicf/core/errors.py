@@ -12,6 +12,10 @@ class ConfigError(CicfError):
     """Says that an option has a value it cannot have."""
 
 
+class BusyError(ConfigError):
+    """Says that another process works in a folder."""
+
+
 class DataError(CicfError):
     """Says that data, a batch or a table is not what it has to be."""
 

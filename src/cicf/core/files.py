@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cicf.core.errors import ConfigError
+from cicf.core.errors import BusyError
 
 _LEFTOVER = re.compile(r"\..+\.\d+(\.\w+)?")
 """Names that are given to what is not whole yet: `.stem.<process>.ending`."""
@@ -54,14 +54,30 @@ def locked(folder: Path) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(
+            # Whoever had the lock may have removed the file since it was opened here.
+            is_current = path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino
+        except OSError:
+            is_current = False
+        if not is_current:
+            raise BusyError(
                 f"another process works in {folder}; wait for it, or name another folder with --out"
-            ) from error
+            )
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def is_locked(folder: Path) -> bool:
+    """Tell whether a process keeps a folder to itself right now."""
+    try:
+        with (folder / ".lock").open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -1,66 +1,53 @@
 """From a config to the objects of a run."""
 
-import hashlib
-import os
-from pathlib import Path
+from typing import Literal, TypedDict
 
 import torch
 
 import cicf
-from cicf.config import DataConfig, ModelConfig, RunConfig
+from cicf.config import ModelConfig, RunConfig
 from cicf.core import ConfigError, DataError, did_you_mean
 from cicf.core.streams import stream_seed
-from cicf.data.demo import demo_digits
 from cicf.data.domains import DomainDataset
-from cicf.data.folder import load_folder
-from cicf.data.images import ImageFiles
-from cicf.data.protocol import Split, hold_out, leave_one_domain_out
+from cicf.data.protocol import Split, hold_out, leave_one_domain_out, single_source
 from cicf.data.sampling import Sizes, batch_sizes, make_samplers
 from cicf.data.transforms import HALF, IMAGENET, Transform
-from cicf.experiment.recipes import DEMO
+from cicf.experiment.data import Loaded
 from cicf.method import Method
 from cicf.models import ARCHITECTURES, SplitModel, build_model, load_weights
-from cicf.results.record import Setup
+from cicf.results.record import Protocol, Setup
 from cicf.training import Plan
 
 _OTHER_SIZE = 224
 
 
-def load_data(config: DataConfig, *, is_for_training: bool = True) -> DomainDataset:
-    """Return the images that a config names; to train on, classes need two images each."""
-    if config.name == DEMO and config.root is None:
-        return demo_digits()
-    path = (config.root or Path()) / config.name
-    if not path.is_dir():
-        raise DataError(
-            f"{path} is no folder, and {config.name!r} is no data set that comes with the package; "
-            f"name a folder with class/image.jpg, or {did_you_mean(config.name, [DEMO])}"
-        )
-    return load_folder(
-        path, skips_unreadable=config.skips_unreadable, is_for_training=is_for_training
-    )
+class _SplitOptions(TypedDict):
+    validation: float
+    uses_given: bool
+    seed: int
 
 
 def make_plan(
-    config: RunConfig, data: DomainDataset, fingerprint: str, *, is_resumed: bool = False
+    config: RunConfig, loaded: Loaded, fingerprint: str, *, is_resumed: bool = False
 ) -> Plan:
     """Return everything that a training needs; what can be known to be wrong is found out here.
 
     A run that goes on takes its weights from its checkpoint, and does not need the first ones.
     """
+    data = loaded.data
     split = make_split(config, data)
     _check_split(split, config.data.name)
     # Weights and dropout draw from the global state, which follows from the seed alone.
     torch.manual_seed(stream_seed(config.seed, "torch"))
     model = make_model(config.model, len(data.classes), image_size(config))
     source = "none" if is_resumed else config.model.weights
-    loaded = load_weights(model.network, source, name=config.model.name)
+    weights = load_weights(model.network, source, name=config.model.name)
     method = config.method.build(model)
     sizes = make_sizes(config, method, split.train)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
-    notes = sizes.notes
-    if loaded.loaded and loaded.new:
-        notes += (f"{', '.join(loaded.new)} start new, the rest from {config.model.weights}",)
+    notes = loaded.notes + sizes.notes
+    if weights.loaded and weights.new:
+        notes += (f"{', '.join(weights.new)} start new, the rest from {config.model.weights}",)
     setup = _setup(config, data, split, method, sizes, model, fingerprint, notes)
     return Plan(
         model=model,
@@ -73,6 +60,7 @@ def make_plan(
         optim=config.optim,
         epochs=config.epochs,
         log_every=config.log_every,
+        keeps_epochs=config.keeps_epochs,
         seed=config.seed,
         setup=setup,
     )
@@ -104,20 +92,48 @@ def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes
 
 def make_split(config: RunConfig, data: DomainDataset) -> Split:
     """Return the images to train on, to choose by, and to test on."""
-    target, share = config.data.target, config.data.validation
-    if target is None:
-        return hold_out(data, validation=share, seed=config.seed)
+    chosen = config.data
+    options: _SplitOptions = {
+        "validation": chosen.validation,
+        "uses_given": chosen.uses_given_split,
+        "seed": config.seed,
+    }
+    if chosen.target is not None and chosen.source is not None:
+        raise ConfigError(
+            f"data.target={chosen.target!r} and data.source={chosen.source!r} exclude each other; "
+            "name the domain to hold out, or the only one to train on"
+        )
+    if chosen.target is not None:
+        _check_domain("target", chosen.target, data, chosen.name)
+        return leave_one_domain_out(data, chosen.target, **options)
+    if chosen.source is not None:
+        _check_domain("source", chosen.source, data, chosen.name)
+        return single_source(data, chosen.source, **options)
+    return hold_out(data, **options)
+
+
+def make_protocol(config: RunConfig, split: Split) -> Protocol:
+    """Return the name of what `make_split` did."""
+    name: Literal["leave-one-domain-out", "single-source", "hold-out"] = "hold-out"
+    if config.data.target is not None:
+        name = "leave-one-domain-out"
+    if config.data.source is not None:
+        name = "single-source"
+    tested = () if split.test is None else tuple(_counts(split.test))
+    return Protocol(name=name, split=split.rule, part=split.scored, tested=tested)
+
+
+def _check_domain(option: str, name: str, data: DomainDataset, of: str) -> None:
     if len(data.domains) < 2:
+        does = "held out" if option == "target" else "trained on alone"
         raise ConfigError(
-            f"data.target={target!r} cannot be held out, because {config.data.name} has one domain "
-            "only; arrange it as domain/class/image.jpg, or leave the target out"
+            f"data.{option}={name!r} cannot be {does}, because {of} has one domain "
+            f"only; arrange it as domain/class/image.jpg, or leave the {option} out"
         )
-    if target not in data.domains:
+    if name not in data.domains:
         raise ConfigError(
-            f"data.target={target!r} is no domain of {config.data.name}; "
-            f"{did_you_mean(target, data.domains)}"
+            f"data.{option}={name!r} is no domain of {of}; {did_you_mean(name, data.domains)}"
         )
-    return leave_one_domain_out(data, target, validation=share, seed=config.seed)
 
 
 def make_model(config: ModelConfig, num_classes: int, size: int) -> SplitModel:
@@ -136,21 +152,6 @@ def make_transform(config: RunConfig) -> Transform:
     mean, std = IMAGENET if config.data.normalise == "imagenet" else HALF
     data = config.data
     return Transform(image_size(config), mean, std, data.augment, data.flips, data.policy)
-
-
-def fingerprint_of(data: DomainDataset) -> str:
-    """Return a hash of names, labels and contents of all images."""
-    found = hashlib.sha256()
-    found.update(repr((data.classes, data.domains)).encode())
-    for labels in (data.y, data.domain):
-        found.update(labels.numpy().tobytes())
-    if isinstance(data.images, ImageFiles):
-        for path in data.images.paths:
-            found.update(os.fsencode(path.name) + b"\0")
-            found.update(hashlib.sha256(path.read_bytes()).digest())
-    else:
-        found.update(data.images.numpy().tobytes())
-    return found.hexdigest()[:16]
 
 
 def _check_split(split: Split, name: str) -> None:
@@ -181,7 +182,7 @@ def _setup(
         classes=data.classes,
         sources=_counts(split.train),
         validation=_counts(split.validation),
-        target=config.data.target,
+        protocol=make_protocol(config, split),
         fingerprint=fingerprint,
         inner_size=None if method.sampling.inner is None else sizes.inner,
         outer_size=sizes.outer,

@@ -5,14 +5,14 @@ from typing import Any
 
 from cicf.config import RunConfig, make_config
 from cicf.core import ConfigError
-
-Values = dict[str, Any]  # Any: what a user wrote, before it is checked
-
-DEMO = "demo"
+from cicf.data.benchmarks import benchmark, is_benchmark
+from cicf.experiment.presets import DEMO, Values, merged, preset_values
 
 
-def recipe(data: str, over: Mapping[str, Any] | None = None) -> RunConfig:
-    """Return the config for some data, with values of the user's own laid over it.
+def recipe(
+    data: str, over: Mapping[str, Any] | None = None, *, preset: str = "recommended"
+) -> RunConfig:
+    """Return the config for some data, with values of the user's own laid over a preset.
 
     For the embedded digits it is the network of Digits-DG from scratch; for a folder of images a
     ResNet-18 with ImageNet weights and the paper's α and β for PACS, with a smaller M that fits in
@@ -21,59 +21,29 @@ def recipe(data: str, over: Mapping[str, Any] | None = None) -> RunConfig:
     # As tab completion leaves it; the same folder is the same run.
     data = data.rstrip("/") or data
     values = merged({"data": {"name": data}}, over or {})
-    is_demo = data == DEMO and not _has_root(values)
-    start = (
-        _demo(_name(values, "model", "digits_cnn"))
-        if is_demo
-        else _folder(_name(values, "model", "resnet18"))
-    )
-    if _name(values, "method", "cicf") not in ("cicf", "maml"):
-        start.pop("method")
-    config = make_config(merged(start, values))
-    if config.data.name != data:
+    named = values["data"]["name"] if isinstance(values["data"], Mapping) else data
+    if named != data:
         raise ConfigError(
-            f"data.name={config.data.name!r} differs from the data that were named, {data!r}; "
-            "leave it out"
+            f"data.name={named!r} differs from the data that were named, {data!r}; leave it out"
         )
-    return config
+    if is_benchmark(data):
+        values = _by_our_names(values)
+    # With a root, `demo` is a folder of that name.
+    kind = "folder" if data == DEMO and _data(values).get("root") is not None else data
+    return make_config(merged(preset_values(preset, kind, values), values))
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
-    """Return nested dictionaries laid over each other."""
-    result = dict(base)
-    for key, value in over.items():
-        old = result.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            value = merged(old, value)
-        result[key] = value
-    return result
+def _by_our_names(values: Values) -> Values:
+    """Return the values with the benchmark and its domains as we call them."""
+    known, data = benchmark(values["data"]["name"]), dict(_data(values))
+    data["name"] = known.name
+    for option in ("target", "source"):
+        name = data.get(option)
+        if isinstance(name, str):
+            data[option] = known.domain(name) or name
+    return {**values, "data": data}
 
 
-def _demo(model: str) -> Values:
-    # Without batch norm the step goes through its batch in pieces, which is faster.
-    pieces = {"chunk": 32, "keeps_graphs": True} if model == "digits_cnn" else {}
-    return {
-        "data": {"normalise": "half", "flips": False},
-        "model": {"name": "digits_cnn", "weights": "none"},
-        "method": {"alpha": 0.1, **pieces},
-        "inner": {"most": 96},
-        "optim": {"lr": 0.1, "momentum": 0.0, "clip": 2.0},
-        "epochs": 20,
-    }
-
-
-def _folder(model: str) -> Values:
-    start: Values = {"method": {"alpha": 0.05}, "inner": {"most": 64}, "optim": {"clip": 2.0}}
-    if model == "digits_cnn" or ":" in model:
-        start |= {"model": {"weights": "none"}, "data": {"normalise": "half"}}
-    return start
-
-
-def _has_root(values: Mapping[str, Any]) -> bool:
-    data = values.get("data")
-    return isinstance(data, Mapping) and data.get("root") is not None
-
-
-def _name(values: Mapping[str, Any], section: str, default: str) -> str:
-    found = values.get(section, {})
-    return str(found.get("name", default)) if isinstance(found, Mapping) else default
+def _data(values: Values) -> Mapping[str, Any]:
+    found = values["data"]
+    return found if isinstance(found, Mapping) else {}

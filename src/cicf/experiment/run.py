@@ -9,7 +9,9 @@ from safetensors.torch import load_file
 from cicf.config import RunConfig
 from cicf.core import CicfError, ConfigError
 from cicf.core.files import locked, remove_leftovers
-from cicf.experiment.build import fingerprint_of, load_data, make_plan
+from cicf.data.fingerprint import fingerprint as fingerprint_of
+from cicf.experiment.build import make_plan
+from cicf.experiment.data import load_data
 from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Parameters, Record, Scored, Scores, Selection
 from cicf.training import Event, MachineConfig, Plan, Trainer
@@ -35,8 +37,8 @@ def events(
     config: RunConfig, *, out: Path | None = None, resumes: bool = False
 ) -> Iterator[Event | RunFolder | Record]:
     """Run a config: yield its folder, then what training tells of, and the record at the end."""
-    data = load_data(config.data)
-    fingerprint = fingerprint_of(data)
+    loaded = load_data(config.data)
+    fingerprint = fingerprint_of(loaded.data)
     run_id = config.run_id(fingerprint)
     folder = RunFolder(RUNS / run_id if out is None else out)
     _check(folder, config, fingerprint, resumes=resumes)
@@ -45,9 +47,15 @@ def events(
         yield folder.record()
         return
     has_checkpoint = Checkpoints(folder.checkpoints).newest_step() is not None
-    plan = make_plan(config, data, fingerprint, is_resumed=has_checkpoint)
+    plan = make_plan(config, loaded, fingerprint, is_resumed=has_checkpoint)
     trainer = Trainer(plan, folder, config.machine)
     with locked(folder.path):
+        # Another process may have begun or ended the same run while this one got ready.
+        _check(folder, config, fingerprint, resumes=resumes)
+        if folder.is_finished:
+            yield folder
+            yield folder.record()
+            return
         yield from _run(config, plan, trainer, folder, run_id)
 
 
@@ -71,11 +79,13 @@ def _run(
         config=config.identity(),
         setup=folder.setup(),
         deploy=plan.deploy,
+        last=_tested(trainer.epochs[-1], "last", plan, folder, config.machine),
+        best=_tested(trainer.best, "best", plan, folder, config.machine),
+        epochs=tuple(
+            _tested(each, each.epoch, plan, folder, config.machine)
+            for each in (trainer.epochs if config.keeps_epochs else ())
+        ),
         seconds=trainer.seconds,
-        **{
-            at: _tested(scored, at, plan, folder, config.machine)
-            for at, scored in trainer.scored.items()
-        },
     )
     deployed = load_file(folder.weights_file("last", plan.deploy))
     save_weights(folder.model_file, deployed, metadata=_metadata(config, plan))
@@ -125,7 +135,7 @@ def _differences(old: object, new: object, name: str = "") -> Iterator[tuple[str
 
 
 def _tested(
-    scored: Scored, at: Selection, plan: Plan, folder: RunFolder, machine: MachineConfig
+    scored: Scored, at: Selection | int, plan: Plan, folder: RunFolder, machine: MachineConfig
 ) -> Scored:
     """Score θ and θ† on the target, which nothing has looked at before."""
     test = plan.split.test

@@ -49,9 +49,10 @@ class RunFolder:
         """Return the file with the deployed network after the last epoch."""
         return self.path / "model.safetensors"
 
-    def weights_file(self, at: Selection, parameters: Parameters) -> Path:
-        """Return the file with θ or θ† after the last epoch, or after the best one."""
-        return self.path / "weights" / f"{at}-{parameters}.safetensors"
+    def weights_file(self, at: Selection | int, parameters: Parameters) -> Path:
+        """Return the file with θ or θ† after the last epoch, after the best, or after one kept."""
+        name = f"epoch-{at:04d}" if isinstance(at, int) else at
+        return self.path / "weights" / f"{name}-{parameters}.safetensors"
 
     @property
     def checkpoints(self) -> Path:

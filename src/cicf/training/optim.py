@@ -1,5 +1,6 @@
 """The optimiser and its schedule."""
 
+import math
 from collections.abc import Iterable
 from typing import Literal
 
@@ -24,8 +25,8 @@ class OptimConfig(Frozen):
     """How β changes from epoch to epoch."""
     step_epochs: PositiveInt = 20
     """With `step`, epochs after which β is divided by ten, again and again."""
-    clip: PositiveFloat | None = None
-    """The norm to which a larger gradient is scaled down; None for none."""
+    clip: PositiveFloat = math.inf
+    """The norm to which a larger gradient is scaled down; inf for none."""
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """Return the optimiser for these parameters."""

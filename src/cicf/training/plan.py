@@ -26,5 +26,6 @@ class Plan:
     optim: OptimConfig
     epochs: int
     log_every: int
+    keeps_epochs: bool
     seed: int
     setup: Setup

@@ -50,17 +50,19 @@ class Trainer:
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._step = 0
         self._strata: Strata | None = None
-        self._best: Scored | None = None
-        self._last: Scored | None = None
+        self._epochs: list[Scored] = []
         self._twin: SplitModel | None = None
         self.seconds = {"clustering": 0.0, "data": 0.0, "steps": 0.0, "evaluation": 0.0}
 
     @property
-    def scored(self) -> dict[Selection, Scored]:
-        """Return what the networks of the last and of the best epoch score on source validation."""
-        assert self._last is not None
-        assert self._best is not None
-        return {"last": self._last, "best": self._best}
+    def epochs(self) -> tuple[Scored, ...]:
+        """Return what the networks of every epoch score on source validation."""
+        return tuple(self._epochs)
+
+    @property
+    def best(self) -> Scored:
+        """Return the epoch with the best source validation, the first of them in a tie."""
+        return max(self._epochs, key=lambda each: _score(each, self._plan))
 
     def fit(self) -> Iterator[Event]:
         """Train to the end, telling of every logged step and every epoch on the way."""
@@ -114,8 +116,8 @@ class Trainer:
         self._optimizer.zero_grad()
         logged = self._method.backward(on_device(draw, self._device))
         terms = {name: float(value) for name, value in logged.items()}
-        clip = self._plan.optim.clip
-        terms["gradient_norm"] = float(clip_grad_norm_(self._trained, clip or math.inf))
+        norm = clip_grad_norm_(self._trained, self._plan.optim.clip)
+        terms["gradient_norm"] = float(norm)
         terms["lr"] = self._optimizer.param_groups[0]["lr"]
         self._check(terms)
         self._optimizer.step()
@@ -149,10 +151,12 @@ class Trainer:
         with self._clock("evaluation"):
             found = self._evaluate(epoch + 1)
         self._check_weights(self._twin or self._model)
-        is_best = self._best is None or _score(found, self._plan) > _score(self._best, self._plan)
+        self._epochs.append(found)
+        is_best = self.best is found
         if is_best:
-            self._best = found
             self._keep("best")
+        if self._plan.keeps_epochs:
+            self._keep(epoch + 1)
         self._log.write(
             {
                 "kind": "epoch",
@@ -164,7 +168,6 @@ class Trainer:
         )
         if epoch + 1 == self._plan.epochs:
             self._keep("last")
-        self._last = found
         self._save()
         return EpochEnded(self._step, epoch + 1, found.validation, is_best)
 
@@ -188,7 +191,7 @@ class Trainer:
             )
         return Scored(epoch=epoch, validation=found)
 
-    def _keep(self, at: Selection) -> None:
+    def _keep(self, at: Selection | int) -> None:
         save_weights(self._folder.weights_file(at, "theta"), self._model.network.state_dict())
         if self._twin is not None:
             path = self._folder.weights_file(at, "theta_dagger")
@@ -232,8 +235,7 @@ class Trainer:
             "scheduler": self._scheduler.state_dict(),
             "random": tuple(self._random.capture()),
             "strata": None if self._strata is None else (self._strata.cluster, self._strata.label),
-            "best": None if self._best is None else self._best.model_dump(),
-            "last": None if self._last is None else self._last.model_dump(),
+            "epochs": [each.model_dump() for each in self._epochs],
             "position": self._log.position(),
             "fingerprint": self._plan.setup.fingerprint,
             "device": self._device.type,
@@ -260,8 +262,7 @@ class Trainer:
         self._scheduler.load_state_dict(state["scheduler"])
         self._random.restore(RandomState(*state["random"]))
         self._strata = None if state["strata"] is None else Strata(*state["strata"])
-        self._best = None if state["best"] is None else Scored.model_validate(state["best"])
-        self._last = None if state["last"] is None else Scored.model_validate(state["last"])
+        self._epochs = [Scored.model_validate(each) for each in state["epochs"]]
         self.seconds = state["seconds"]
         position: int = state["position"]
         return position

@@ -1,0 +1,80 @@
+"""What a grid will cost, from steps that were taken and thrown away."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cicf.bench.grid import Job
+from cicf.core import CicfError
+from cicf.core.draw import on_device
+from cicf.data.loader import Draws
+from cicf.data.sampling import make_samplers
+from cicf.data.strata import strata_of
+from cicf.experiment.build import make_plan
+from cicf.experiment.data import Loaded
+from cicf.training import Plan
+
+LONG = 5.0
+"""Seconds after which the first step is taken for the measured one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Holds what one run of a kind costs; evaluation and clustering are not in its seconds."""
+
+    steps: int
+    seconds_per_step: float
+    bytes: int
+    """What its folder holds when it has ended."""
+    problem: str | None = None
+    """Why it cannot be run, if that is known already."""
+
+    @property
+    def seconds(self) -> float:
+        """Return the time of all steps."""
+        return self.steps * self.seconds_per_step
+
+
+def estimate(jobs: Iterable[Job], loaded: Loaded) -> dict[str, Estimate]:
+    """Return the cost of a run for every kind among the jobs, measured on the first of the kind."""
+    found: dict[str, Estimate] = {}
+    for job in jobs:
+        if job.kind in found:
+            continue
+        try:
+            plan = make_plan(job.config, loaded, fingerprint="")
+            found[job.kind] = _measured(plan, job)
+        except CicfError as error:
+            found[job.kind] = Estimate(0, 0.0, 0, problem=str(error))
+    return found
+
+
+def _measured(plan: Plan, job: Job) -> Estimate:
+    device = job.config.machine.torch_device()
+    plan.model.to(device)
+    plan.method.to(device)
+    plan.model.train()
+    train = plan.split.train
+    # Which images are drawn does not change what a step costs, so the classes are clusters enough.
+    strata = strata_of(train.y, train.y)
+    samplers = make_samplers(plan.method.sampling, train, plan.sizes, strata=strata, seed=plan.seed)
+    draws = Draws(train, plan.transform, samplers, seed=plan.seed)
+    for step in range(2):
+        began = time.perf_counter()
+        plan.method.backward(on_device(draws[step], device))
+        plan.model.zero_grad()
+        seconds = time.perf_counter() - began
+        if seconds > LONG:
+            break
+    return Estimate(
+        steps=plan.epochs * plan.setup.steps_per_epoch,
+        seconds_per_step=seconds,
+        bytes=_bytes(plan),
+    )
+
+
+def _bytes(plan: Plan) -> int:
+    network: int = sum(value.nbytes for value in plan.model.network.state_dict().values())
+    networks = 2 if plan.method.sampling.inner is not None else 1
+    epochs = 2 + (plan.epochs if plan.keeps_epochs else 0)
+    return network * (networks * epochs + 1)

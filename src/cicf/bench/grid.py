@@ -1,0 +1,91 @@
+"""The runs of a table: methods, augmentations, domains, seeds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cicf.config import RunConfig
+from cicf.core import ConfigError, did_you_mean
+from cicf.data.benchmarks import benchmark, is_benchmark
+from cicf.experiment import merged, recipe
+from cicf.results.folder import RunFolder
+
+Protocol = Literal["leave-one-domain-out", "single-source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Says which runs a table is made of."""
+
+    data: str
+    methods: tuple[str, ...]
+    augments: tuple[str, ...]
+    domains: tuple[str, ...]
+    """The domains to hold out, or to train on alone; none for all."""
+    seeds: int
+    protocol: Protocol = "leave-one-domain-out"
+    preset: str = "recommended"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Is one run of a grid, and where it lives."""
+
+    config: RunConfig
+    folder: RunFolder
+
+    @property
+    def kind(self) -> str:
+        """Return what runs of one row share: method and augmentation."""
+        return f"{self.config.method.name}, {self.config.data.augment}"
+
+    @property
+    def label(self) -> str:
+        """Return the run in words."""
+        data = self.config.data
+        domain = f"target {data.target}" if data.target is not None else f"source {data.source}"
+        return f"{self.kind}, {domain}, seed {self.config.seed}"
+
+
+def make_jobs(
+    grid: Grid, over: Mapping[str, Any], *, known: Sequence[str], fingerprint: str, out: Path
+) -> list[Job]:
+    """Return the runs, seed by seed, so that whole rows are there early; `known` are all domains.
+
+    `over` are values of the user's own, nested as the config is, laid over the preset.
+    """
+    option = "target" if grid.protocol == "leave-one-domain-out" else "source"
+    jobs = {}
+    for seed in range(grid.seeds):
+        for domain in _domains(grid, known):
+            for augment in grid.augments:
+                for method in grid.methods:
+                    own = {
+                        "data": {option: domain, "augment": augment},
+                        "method": {"name": method},
+                        "seed": seed,
+                    }
+                    config = recipe(grid.data, merged(over, own), preset=grid.preset)
+                    run_id = config.run_id(fingerprint)
+                    jobs[run_id] = Job(config, RunFolder(out / run_id))
+    return list(jobs.values())
+
+
+def _domains(grid: Grid, known: Sequence[str]) -> list[str]:
+    if len(known) < 2:
+        raise ConfigError(
+            f"{grid.data} has one domain only, {known[0]!r}; a benchmark takes at least two, "
+            "arranged as domain/class/image.jpg"
+        )
+    names = [_own_name(grid.data, name) for name in grid.domains] or list(known)
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"--targets {name!r} is no domain of {grid.data}; {did_you_mean(name, known)}"
+            )
+    return names
+
+
+def _own_name(data: str, name: str) -> str:
+    return (benchmark(data).domain(name) or name) if is_benchmark(data) else name

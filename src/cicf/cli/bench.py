@@ -1,0 +1,257 @@
+"""`cicf bench` and `cicf preset`: a table of the paper in one command, and what its values are."""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from cicf.cli.options import Values, overrides
+from cicf.cli.show import error_console, print_line
+from cicf.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cicf.bench import Ended, Estimate, Job
+
+FAILED = 1
+Root = Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")]
+
+
+def bench(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="demo, a benchmark such as pacs, or a folder.")
+    ],
+    root: Root = None,
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "erm,maml,cicf",
+    augment: Annotated[
+        str, typer.Option(help="basic, autoaugment, none, separated by commas.")
+    ] = "basic",
+    targets: Annotated[
+        str, typer.Option(help="The domains to hold out in turn, separated by commas, or all.")
+    ] = "all",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds 0, 1, …")] = 6,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    preset: Annotated[
+        str, typer.Option(help="recommended, paper, paper-literal or cpu; see cicf preset.")
+    ] = "recommended",
+    protocol: Annotated[
+        Literal["leave-one-domain-out", "single-source"],
+        typer.Option(help="Hold each domain out, or train on each alone."),
+    ] = "leave-one-domain-out",
+    keep_epochs: Annotated[
+        bool,
+        typer.Option("--keep-epochs", help="Keep the networks of all epochs, for an oracle."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the runs; by default runs/DATA.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any option, as for train; may be repeated.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with options.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+) -> None:
+    """Run every method on every domain and seed, and print the table.
+
+    What has ended is not run again, what was cut off goes on. Started twice, the work is shared.
+    """
+    from cicf.bench import Grid, estimate, make_jobs
+    from cicf.data.fingerprint import fingerprint
+    from cicf.experiment import recipe
+    from cicf.experiment.data import load_data
+
+    named = {"data.root": root, "keeps_epochs": keep_epochs or None}
+    over = overrides(named=named, settings=set_ or [], file=config)
+    grid = Grid(
+        data=data,
+        methods=_words(methods, "--methods"),
+        augments=_words(augment, "--augment"),
+        domains=() if targets == "all" else _words(targets, "--targets"),
+        seeds=seeds,
+        protocol=protocol,
+        preset=preset,
+    )
+    loaded = load_data(recipe(data, over, preset=preset).data)
+    where = out or Path("runs") / Path(data).name
+    todo = make_jobs(
+        grid,
+        over,
+        known=loaded.data.domains,
+        fingerprint=fingerprint(loaded.data),
+        out=where,
+    )
+    left = [job for job in todo if not job.folder.is_finished]
+    costs = estimate(left, loaded)
+    console = error_console()
+    _print_plan(console, todo, left, costs, num_jobs=jobs, where=where)
+    if dry_run:
+        return
+    failures = _execute(console, left, costs, num_jobs=jobs, where=where)
+    _print_end(console, todo, failures, where)
+
+
+def preset(
+    name: Annotated[str, typer.Argument(help="recommended, paper, paper-literal or cpu.")],
+    data: Annotated[str, typer.Option(help="A benchmark, demo, or a folder.")] = "pacs",
+    method: Annotated[str, typer.Option(help="The method.")] = "cicf",
+    augment: Annotated[str, typer.Option(help="basic, autoaugment or none.")] = "basic",
+    model: Annotated[str | None, typer.Option(help="A network other than the preset's.")] = None,
+) -> None:
+    """Print all values of a preset, as a file for cicf train DATA --config FILE."""
+    import tomli_w
+
+    from cicf.experiment import recipe
+    from cicf.experiment.presets import MEANINGS
+
+    over: Values = {"method": {"name": method}, "data": {"augment": augment}}
+    if model is not None:
+        over["model"] = {"name": model}
+    config = recipe(data, over, preset=name)
+    meaning = next(text for each, text in MEANINGS.items() if each == name)
+    values = _without_none(config.model_dump(mode="python", exclude={"machine"}))
+    root = "" if data == "demo" else " --root DIR"
+    print_line(f"# Preset {name}: {meaning}.")
+    print_line(f"# cicf train {data}{root} --target DOMAIN --config THIS_FILE")
+    print_line(tomli_w.dumps(values))
+
+
+def _words(text: str, option: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not found:
+        raise ConfigError(f"{option} {text!r} names nothing; separate names by commas")
+    return found
+
+
+def _without_none(values: dict[str, Any]) -> Values:
+    """Return nested values without those that TOML has no word for, which are all defaults."""
+    return {
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _print_plan(
+    console: Console,
+    todo: Sequence["Job"],
+    left: Sequence["Job"],
+    costs: dict[str, "Estimate"],
+    *,
+    num_jobs: int,
+    where: Path,
+) -> None:
+    begun = sum(job.folder.has_run for job in left)
+    console.print(
+        f"{len(todo)} runs in {where}: {len(todo) - len(left)} have ended, {begun} were begun, "
+        f"{len(left) - begun} are to start",
+        soft_wrap=True,
+    )
+    for kind, cost in costs.items():
+        said = f"cannot run: {cost.problem}"
+        if cost.problem is None:
+            said = (
+                f"{cost.steps} steps of {cost.seconds_per_step:.3g} s (measured now): "
+                f"{_time(cost.seconds)} a run, evaluation not counted"
+            )
+        console.print(f"  {kind}: {said}", soft_wrap=True)
+    if left:
+        seconds = sum(costs[job.kind].seconds for job in left) / num_jobs
+        size = sum(costs[job.kind].bytes for job in left)
+        there = next(each for each in [where, *where.absolute().parents] if each.exists())
+        free = shutil.disk_usage(there).free
+        console.print(
+            f"about {_time(seconds)} if {num_jobs} at a time do not slow each other down; "
+            f"{_size(size)} of disk, {_size(free)} are free",
+            soft_wrap=True,
+        )
+
+
+def _execute(
+    console: Console,
+    left: Sequence["Job"],
+    costs: dict[str, "Estimate"],
+    *,
+    num_jobs: int,
+    where: Path,
+) -> list["Ended"]:
+    """Run the jobs, with a line for each on a terminal; return those that failed."""
+    from cicf.bench import Ended, Moved, Waiting, execute
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[loss]}"),
+    )
+    failures: list[Ended] = []
+    tasks: dict[str, TaskID] = {}
+    done = 0
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        total = bars.add_task(
+            f"0 of {len(left)} runs", total=sum(_weight(job, costs) for job in left), loss=""
+        )
+        steps = dict.fromkeys([job.label for job in left], 0.0)
+        for event in execute(left, num_jobs=num_jobs, logs=where / "logs"):
+            if isinstance(event, Waiting):
+                bars.update(total, loss=f"{len(event.jobs)} are run by another process")
+                continue
+            job = event.job
+            if isinstance(event, Moved):
+                if job.label not in tasks:
+                    tasks[job.label] = bars.add_task(job.label, total=event.total, loss="")
+                loss = "" if event.loss is None else f"loss {event.loss:.3f}"
+                bars.update(tasks[job.label], completed=event.step, loss=loss)
+                share = event.step / max(1, event.total or 1)
+                steps[job.label] = share * _weight(job, costs)
+            else:
+                done += 1
+                steps[job.label] = _weight(job, costs)
+                if job.label in tasks:
+                    bars.remove_task(tasks.pop(job.label))
+                failures += [event] if event.problem is not None else []
+                console.print(f"{done} of {len(left)}: {job.label}: {_came_to(event)}")
+            bars.update(
+                total, completed=sum(steps.values()), description=f"{done} of {len(left)} runs"
+            )
+    return failures
+
+
+def _weight(job: "Job", costs: dict[str, "Estimate"]) -> float:
+    """Return the share of a job in the total bar."""
+    return max(costs[job.kind].seconds, 1e-3)
+
+
+def _came_to(event: "Ended") -> str:
+    if event.problem is not None:
+        return f"failed: {event.problem}"
+    record = event.job.folder.record()
+    return f"{record.accuracy():.1f} %, source validation {record.accuracy('validation'):.1f} %"
+
+
+def _print_end(
+    console: Console, todo: Iterable["Job"], failures: Sequence["Ended"], where: Path
+) -> None:
+    from cicf.cli.table import print_tables
+
+    ended = [job.folder.path for job in todo if job.folder.is_finished]
+    if ended:
+        print_tables(ended)
+        print_line(f"again, and in other formats: cicf table {where} --format latex")
+    for each in failures:
+        console.print(f"failed: {each.job.label}: {each.problem}", soft_wrap=True)
+        console.print(f"  log: {each.log}", soft_wrap=True)
+    if failures:
+        raise typer.Exit(FAILED)
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
