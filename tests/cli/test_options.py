@@ -56,7 +56,7 @@ def test_method_of_the_file_has_options_of_its_own_kind(tmp_path: Path) -> None:
     [
         ("optim.lr=1e-3", 0.001),
         ("optim.lr = 2", 2.0),
-        ("optim.clip=null", None),
+        ("data.source=null", None),
         ("data.flips=false", False),
         ("data.target=Real World", "Real World"),
         ('data.target="2020"', "2020"),

@@ -11,14 +11,19 @@ import pytest
 from pydantic import ValidationError
 
 from cicf.core import DataError
-from cicf.results import Evaluation, Record, RunFolder, Score, Scored, Setup
+from cicf.results import Evaluation, Protocol, Record, RunFolder, Score, Scored, Setup
 from cicf.results.record import pooled
 
 SETUP = Setup(
     classes=("cat", "dog"),
     sources={"art": 90, "photo": 45},
     validation={"art": 10, "photo": 5},
-    target="sketch",
+    protocol=Protocol(
+        name="leave-one-domain-out",
+        split="the given lists",
+        part="all images",
+        tested=("sketch",),
+    ),
     fingerprint="0123456789abcdef",
     inner_size=128,
     outer_size=42,

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
@@ -50,6 +50,7 @@ class Waiting:
 
 
 Event = Moved | Ended | Waiting
+_WORKER = "import sys; from cicf.bench.worker import main; sys.exit(main())"
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class _Running:
     total: int | None = None
 
 
-def execute(jobs: Sequence[Job], *, num_jobs: int, logs: Path) -> Iterator[Event]:
+def execute(jobs: Sequence[Job], *, num_jobs: int, logs: Path) -> Generator[Event]:
     """Run every job that has not ended, `num_jobs` at a time, and tell of them until all have.
 
     A job that fails does not stop the others. One that another process works on is waited for.
@@ -112,7 +113,7 @@ def _started(
     log = _log(job, logs)
     with log.open("a", encoding="utf-8") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cicf.bench.worker"],
+            [sys.executable, "-c", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

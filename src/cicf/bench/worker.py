@@ -1,7 +1,6 @@
 """One run in a process of its own: a job on the input, what happens on the output, line by line.
 
-Started as `python -m cicf.bench.worker`. What goes wrong is told on the error stream, which the
-engine keeps as the log of the run.
+What goes wrong is told on the error stream, which the engine keeps as the log of the run.
 """
 
 import json
@@ -60,7 +59,3 @@ def _run(job: dict[str, object], output: TextIO) -> None:
         if told:
             output.write(json.dumps(told) + "\n")
             output.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 import cicf
-from cicf.cli.bench import bench, preset
+from cicf.cli.bench import bench
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
+from cicf.cli.preset import preset
 from cicf.cli.train import train
 from cicf.core.errors import CicfError
 
@@ -70,7 +71,7 @@ def main() -> None:
     except SystemExit as ended:
         # What typer makes of a keyboard interrupt, without a word.
         if ended.code == INTERRUPTED:
-            _told("stopped; train --resume goes on from the newest checkpoint", code=INTERRUPTED)
+            _told("stopped; bench again, or train --resume, goes on from the newest checkpoints", code=INTERRUPTED)
         raise
 
 

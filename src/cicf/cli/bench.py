@@ -1,16 +1,17 @@
-"""`cicf bench` and `cicf preset`: a table of the paper in one command, and what its values are."""
+"""`cicf bench`: a table of the paper in one command."""
 
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from cicf.cli.options import Values, overrides
+from cicf.cli.bars import watched
+from cicf.cli.options import overrides
 from cicf.cli.show import error_console, print_line
 from cicf.core.errors import ConfigError
 
@@ -59,7 +60,7 @@ def bench(
 
     What has ended is not run again, what was cut off goes on. Started twice, the work is shared.
     """
-    from cicf.bench import Grid, estimate, make_jobs
+    from cicf.bench import Grid, estimate, execute, make_jobs
     from cicf.data.fingerprint import fingerprint
     from cicf.experiment import recipe
     from cicf.experiment.data import load_data
@@ -90,33 +91,10 @@ def bench(
     _print_plan(console, todo, left, costs, num_jobs=jobs, where=where)
     if dry_run:
         return
-    failures = _execute(console, left, costs, num_jobs=jobs, where=where)
+    weights = {job.label: costs[job.kind].seconds for job in left}
+    with closing(execute(left, num_jobs=jobs, logs=where / "logs")) as events:
+        failures = watched(events, weights, console)
     _print_end(console, todo, failures, where)
-
-
-def preset(
-    name: Annotated[str, typer.Argument(help="recommended, paper, paper-literal or cpu.")],
-    data: Annotated[str, typer.Option(help="A benchmark, demo, or a folder.")] = "pacs",
-    method: Annotated[str, typer.Option(help="The method.")] = "cicf",
-    augment: Annotated[str, typer.Option(help="basic, autoaugment or none.")] = "basic",
-    model: Annotated[str | None, typer.Option(help="A network other than the preset's.")] = None,
-) -> None:
-    """Print all values of a preset, as a file for cicf train DATA --config FILE."""
-    import tomli_w
-
-    from cicf.experiment import recipe
-    from cicf.experiment.presets import MEANINGS
-
-    over: Values = {"method": {"name": method}, "data": {"augment": augment}}
-    if model is not None:
-        over["model"] = {"name": model}
-    config = recipe(data, over, preset=name)
-    meaning = next(text for each, text in MEANINGS.items() if each == name)
-    values = _without_none(config.model_dump(mode="python", exclude={"machine"}))
-    root = "" if data == "demo" else " --root DIR"
-    print_line(f"# Preset {name}: {meaning}.")
-    print_line(f"# cicf train {data}{root} --target DOMAIN --config THIS_FILE")
-    print_line(tomli_w.dumps(values))
 
 
 def _words(text: str, option: str) -> tuple[str, ...]:
@@ -124,15 +102,6 @@ def _words(text: str, option: str) -> tuple[str, ...]:
     if not found:
         raise ConfigError(f"{option} {text!r} names nothing; separate names by commas")
     return found
-
-
-def _without_none(values: dict[str, Any]) -> Values:
-    """Return nested values without those that TOML has no word for, which are all defaults."""
-    return {
-        name: _without_none(value) if isinstance(value, dict) else value
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 def _print_plan(
@@ -168,69 +137,6 @@ def _print_plan(
             f"{_size(size)} of disk, {_size(free)} are free",
             soft_wrap=True,
         )
-
-
-def _execute(
-    console: Console,
-    left: Sequence["Job"],
-    costs: dict[str, "Estimate"],
-    *,
-    num_jobs: int,
-    where: Path,
-) -> list["Ended"]:
-    """Run the jobs, with a line for each on a terminal; return those that failed."""
-    from cicf.bench import Ended, Moved, Waiting, execute
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[loss]}"),
-    )
-    failures: list[Ended] = []
-    tasks: dict[str, TaskID] = {}
-    done = 0
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        total = bars.add_task(
-            f"0 of {len(left)} runs", total=sum(_weight(job, costs) for job in left), loss=""
-        )
-        steps = dict.fromkeys([job.label for job in left], 0.0)
-        for event in execute(left, num_jobs=num_jobs, logs=where / "logs"):
-            if isinstance(event, Waiting):
-                bars.update(total, loss=f"{len(event.jobs)} are run by another process")
-                continue
-            job = event.job
-            if isinstance(event, Moved):
-                if job.label not in tasks:
-                    tasks[job.label] = bars.add_task(job.label, total=event.total, loss="")
-                loss = "" if event.loss is None else f"loss {event.loss:.3f}"
-                bars.update(tasks[job.label], completed=event.step, loss=loss)
-                share = event.step / max(1, event.total or 1)
-                steps[job.label] = share * _weight(job, costs)
-            else:
-                done += 1
-                steps[job.label] = _weight(job, costs)
-                if job.label in tasks:
-                    bars.remove_task(tasks.pop(job.label))
-                failures += [event] if event.problem is not None else []
-                console.print(f"{done} of {len(left)}: {job.label}: {_came_to(event)}")
-            bars.update(
-                total, completed=sum(steps.values()), description=f"{done} of {len(left)} runs"
-            )
-    return failures
-
-
-def _weight(job: "Job", costs: dict[str, "Estimate"]) -> float:
-    """Return the share of a job in the total bar."""
-    return max(costs[job.kind].seconds, 1e-3)
-
-
-def _came_to(event: "Ended") -> str:
-    if event.problem is not None:
-        return f"failed: {event.problem}"
-    record = event.job.folder.record()
-    return f"{record.accuracy():.1f} %, source validation {record.accuracy('validation'):.1f} %"
 
 
 def _print_end(

@@ -60,7 +60,10 @@ def print_record(record: Record, folder: Path, *, as_json: bool) -> None:
     tested = [", ".join(protocol.tested)] if protocol.tested else []
     for name in ("network", "source validation", *tested):
         table.add_column(name, justify="left" if name == "network" else "right")
-    for name, scored in (("last epoch", record.last), ("best validation", record.best)):
+    chosen = [("last epoch", record.last), ("best validation", record.best)]
+    if record.epochs and record.last.test is not None:
+        chosen.append(("oracle, chosen on the target", record.scored("oracle")))
+    for name, scored in chosen:
         for row in _rows(name, scored, record):
             table.add_row(*row)
     console = _console()

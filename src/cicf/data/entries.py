@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 Part = Literal["train", "validation", "test"]
 """What an official split uses an image of a source for; `test` is what a target is scored on."""
 
 
+@runtime_checkable
 class ImageBytes(Protocol):
     """Is the encoded bytes of one image, read when they are asked for."""
 
