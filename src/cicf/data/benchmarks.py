@@ -5,6 +5,8 @@ import tomllib
 from functools import cache, cached_property
 from importlib.resources import files
 
+from pydantic import Field
+
 from cicf.core import DataError, did_you_mean
 from cicf.core.frozen import Frozen
 from cicf.data.entries import Part
@@ -33,7 +35,7 @@ class Benchmark(Frozen):
     """Whether folders may name a class by its place in `classes`, counted from 0."""
     counts: dict[str, tuple[int, ...]]
     """Images by domain, in the order of the classes."""
-    parts: dict[str, dict[Part, int]] = {}
+    parts: dict[str, dict[Part, int]] = Field(default_factory=dict)
     """Images of the official split by domain and part, where there is one."""
     faulty: tuple[str, ...] = ()
     """Files that are known to be broken in some copies, as domain/class/name."""

@@ -1,20 +1,16 @@
 """Images in folders: `class/*.jpg`, or `domain/class/*.jpg`."""
 
-import logging
-import os
 from pathlib import Path
-
-import torch
 
 from cicf.core import DataError
 from cicf.data.domains import DomainDataset
-from cicf.data.images import ImageFiles, unreadable_images
+from cicf.data.items import Item, check_classes, dataset_of, readable
+from cicf.data.tree import ENDINGS, walk
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff")
+__all__ = ["ENDINGS", "ONLY_DOMAIN", "load_folder"]
+
 ONLY_DOMAIN = "all"
 """The name of the domain where folders name none."""
-
-_log = logging.getLogger(__name__)
 
 
 def load_folder(
@@ -33,58 +29,15 @@ def load_folder(
             f"{root} holds no images as class/image.jpg or domain/class/image.jpg; "
             f"endings that count are {', '.join(ENDINGS)}"
         )
-    bad = set(unreadable_images([path for _, _, path in found]))
-    if bad and not skips_unreadable:
-        first = sorted(bad)[0]
-        raise DataError(
-            f"{len(bad)} of {len(found)} images cannot be read, the first is {first}; "
-            "remove them, or pass --skip-unreadable"
-        )
-    if len(bad) == len(found):
-        raise DataError(f"none of the {len(found)} images in {root} can be read; check the folder")
-    if bad:
-        names = "".join(f"\n  {path}" for path in sorted(bad))
-        _log.warning("left out %d of %d images, unreadable:%s", len(bad), len(found), names)
-    data = _dataset([entry for entry in found if entry[2] not in bad])
+    data = dataset_of(readable(found, root, skips_unreadable=skips_unreadable))
     if is_for_training:
-        _check_classes(data, root)
+        check_classes(data, root)
     return data
 
 
-def _dataset(found: list[tuple[str, str, Path]]) -> DomainDataset:
-    domains = tuple(sorted({domain for domain, _, _ in found}))
-    classes = tuple(sorted({label for _, label, _ in found}))
-    y = torch.tensor([classes.index(label) for _, label, _ in found])
-    return DomainDataset(
-        ImageFiles(tuple(path for _, _, path in found)),
-        y,
-        torch.tensor([domains.index(domain) for domain, _, _ in found]),
-        classes,
-        domains,
-    )
-
-
-def _check_classes(data: DomainDataset, root: Path) -> None:
-    if len(data.classes) < 2:
-        raise DataError(
-            f"{root} has one class only, {data.classes[0]!r}; a classifier needs at least two "
-            "folders of images"
-        )
-    counts = data.y.bincount()
-    if int(counts.min()) < 2:
-        name = data.classes[int(counts.argmin())]
-        raise DataError(
-            f"class {name!r} of {root} has one image; give it at least two, one to train on and "
-            "one to validate with"
-        )
-
-
-def _found(root: Path) -> list[tuple[str, str, Path]]:
-    """Return (domain, class, file) of every image, in the order of their paths."""
-    files = (
-        Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names
-    )
-    paths = sorted(path for path in files if _is_image(path, root))
+def _found(root: Path) -> list[Item]:
+    """Return every image, in the order of their paths."""
+    paths = walk(root).images
     by_depth: dict[int, Path] = {}
     for path in paths:
         by_depth.setdefault(len(path.relative_to(root).parts), path)
@@ -101,11 +54,6 @@ def _found(root: Path) -> list[tuple[str, str, Path]]:
         )
     names = [path.relative_to(root).parts[:-1] for path in paths]
     return [
-        (name[0] if len(name) == 2 else ONLY_DOMAIN, name[-1], path)
+        Item(name[0] if len(name) == 2 else ONLY_DOMAIN, name[-1], path)
         for name, path in zip(names, paths, strict=True)
     ]
-
-
-def _is_image(path: Path, root: Path) -> bool:
-    is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return not is_hidden and path.suffix.lower() in ENDINGS and path.is_file()
