@@ -1,0 +1,77 @@
+"""The runs that a table is made of."""
+
+from pathlib import Path
+
+import pytest
+
+from cicf.bench import Grid, Job, make_jobs
+from cicf.core import ConfigError
+from cicf.experiment.presets import Values
+
+DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
+
+
+def jobs(
+    *,
+    over: Values | None = None,
+    data: str = "pacs",
+    fingerprint: str = "x",
+    known: tuple[str, ...] = DOMAINS,
+    **values: object,
+) -> list[Job]:
+    chosen = {
+        "data": data,
+        "methods": ("erm", "maml", "cicf"),
+        "augments": ("basic", "autoaugment"),
+        "domains": (),
+        "seeds": 2,
+        "preset": "paper",
+    }
+    grid = Grid(**{**chosen, **values})
+    return make_jobs(grid, over or {}, known=known, fingerprint=fingerprint, out=Path("out"))
+
+
+def test_every_method_meets_every_augmentation_domain_and_seed_once() -> None:
+    found = {
+        (c.method.name, c.data.augment, c.data.target, c.seed) for c in (j.config for j in jobs())
+    }
+    assert len(jobs()) == len(found) == 3 * 2 * 4 * 2
+
+
+def test_first_seed_comes_first_so_that_a_table_is_there_early() -> None:
+    seeds = [job.config.seed for job in jobs()]
+    assert seeds == sorted(seeds)
+
+
+def test_runs_have_the_values_of_the_preset_and_those_of_the_user() -> None:
+    found = jobs(over={"optim": {"lr": 0.3}})[0].config
+    assert (found.optim.lr, found.outer.size, found.epochs) == (0.3, 84, 60)
+
+
+def test_folder_of_a_run_is_named_by_config_and_data() -> None:
+    first, again, other = jobs(), jobs(), jobs(fingerprint="y")
+    assert [job.folder for job in first] == [job.folder for job in again]
+    assert {job.folder.path for job in first}.isdisjoint(job.folder.path for job in other)
+    assert len({job.folder.path for job in first}) == len(first)
+
+
+def test_single_source_trains_on_each_domain_in_turn() -> None:
+    found = jobs(protocol="single-source", methods=("erm",), augments=("basic",), seeds=1)
+    assert [(j.config.data.source, j.config.data.target) for j in found] == [
+        (name, None) for name in DOMAINS
+    ]
+
+
+def test_domains_may_be_named_as_people_name_them() -> None:
+    found = jobs(domains=("A", "Photo"), methods=("erm",), augments=("basic",), seeds=1)
+    assert [job.config.data.target for job in found] == ["art_painting", "photo"]
+
+
+def test_domain_that_the_data_do_not_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--targets 'skech' is no domain of pacs; did you mean"):
+        jobs(domains=("skech",))
+
+
+def test_data_of_one_domain_make_no_grid() -> None:
+    with pytest.raises(ConfigError, match="one domain only, 'all'"):
+        jobs(data="photos", known=("all",), preset="cpu")

@@ -1,0 +1,122 @@
+"""Presets: the paper's values where it has any, and what is laid over them."""
+
+import itertools
+import tomllib
+from typing import Any
+
+import pytest
+from tests.support.runs import run_cli
+
+import cicf
+from cicf.core import ConfigError
+from cicf.experiment.presets import PAPER, PRESETS
+
+PRINTED = {
+    # data: network, α, β; then M, M^l and epochs are 256, 84, 60 everywhere
+    "pacs": ("resnet18", 0.05, 0.01),
+    "vlcs": ("alexnet", 0.005, 0.001),
+    "office-home": ("resnet18", 0.001, 0.001),
+    "digits-dg": ("digits_cnn", 0.5, 0.1),
+}
+INFINITE = float("inf")
+
+
+def preset(name: str, data: str, method: str = "cicf", augment: str = "basic") -> dict[str, Any]:
+    over = {"method": {"name": method}, "data": {"augment": augment}}
+    return cicf.recipe(data, over, preset=name).model_dump()
+
+
+@pytest.mark.parametrize("data", list(PRINTED))
+@pytest.mark.parametrize("name", ["paper", "paper-literal"])
+@pytest.mark.parametrize("method", ["cicf", "maml"])
+def test_paper_has_the_printed_values(data: str, name: str, method: str) -> None:
+    found = preset(name, data, method)
+    model, alpha, beta = PRINTED[data]
+    assert found["model"]["name"] == model
+    assert (found["method"]["alpha"], found["optim"]["lr"]) == (alpha, beta)
+    assert (found["inner"]["size"], found["outer"]["size"], found["epochs"]) == (256, 84, 60)
+    assert found["clusters"]["per_class"] == 3
+
+
+@pytest.mark.parametrize("data", list(PRINTED))
+@pytest.mark.parametrize("method", ["erm", "maml", "cicf"])
+@pytest.mark.parametrize("augment", ["basic", "autoaugment"])
+def test_paper_literal_is_the_paper_without_the_safeguard(
+    data: str, method: str, augment: str
+) -> None:
+    with_it, without = (preset(name, data, method, augment) for name in ("paper", "paper-literal"))
+    assert with_it["optim"].pop("clip") == 2.0
+    assert without["optim"].pop("clip") == INFINITE
+    if method != "erm":
+        assert with_it["method"].pop("max_step_ratio") == 0.01
+        assert without["method"].pop("max_step_ratio") == INFINITE
+    assert with_it == without
+    assert with_it["data"]["augment"] == augment
+
+
+@pytest.mark.parametrize(
+    ("data", "policy"), [("pacs", "imagenet"), ("vlcs", "imagenet"), ("digits-dg", "svhn")]
+)
+def test_policy_is_that_of_the_kind_of_images(data: str, policy: str) -> None:
+    assert preset("paper", data)["data"]["policy"] == policy
+
+
+def test_digits_are_not_mirrored() -> None:
+    assert not preset("paper", "digits-dg")["data"]["flips"]
+    assert preset("paper", "pacs")["data"]["flips"]
+
+
+@pytest.mark.parametrize(("data", "share"), [("pacs", 0.1), ("digits-dg", 0.2)])
+def test_share_that_validates_is_that_of_the_benchmark(data: str, share: float) -> None:
+    assert preset("paper", data)["data"]["validation"] == share
+
+
+def test_another_network_keeps_the_values_of_the_data() -> None:
+    config = cicf.recipe("pacs", {"model": {"name": "resnet50"}}, preset="paper")
+    assert (config.model.name, config.optim.lr) == ("resnet50", 0.01)
+
+
+def test_users_own_values_come_last() -> None:
+    config = cicf.recipe("pacs", {"optim": {"lr": 0.5}, "inner": {"size": 8}}, preset="paper")
+    assert (config.optim.lr, config.inner.size, config.outer.size) == (0.5, 8, 84)
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "ours"),
+    [("office-home", "Real World", "real_world"), ("PACS", "A", "art_painting")],
+)
+def test_benchmark_and_domain_go_by_our_names(data: str, given: str, ours: str) -> None:
+    config = cicf.recipe(data, {"data": {"target": given}})
+    assert (config.data.name, config.data.target) == (data.lower(), ours)
+
+
+@pytest.mark.parametrize("name", ["paper", "paper-literal"])
+@pytest.mark.parametrize("data", ["demo", "photos"])
+def test_paper_has_no_values_for_other_data(name: str, data: str) -> None:
+    with pytest.raises(ConfigError, match=f"--preset '{name}' has values for pacs"):
+        cicf.recipe(data, preset=name)
+
+
+def test_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        cicf.recipe("pacs", preset="papr")
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [*itertools.product(PAPER, PRESETS), ("demo", "recommended"), ("demo", "cpu")],
+)
+@pytest.mark.parametrize("method", ["erm", "maml", "cicf"])
+def test_printed_preset_is_a_file_that_gives_the_same_config(
+    data: str, name: str, method: str
+) -> None:
+    printed = run_cli("preset", name, "--data", data, "--method", method)
+    assert printed.code == 0, printed.err
+    expected = cicf.recipe(data, {"method": {"name": method}}, preset=name)
+    assert cicf.recipe(data, tomllib.loads(printed.out)) == expected
+
+
+def test_printed_preset_says_what_it_is_and_how_it_is_used() -> None:
+    printed = run_cli("preset", "paper", "--data", "vlcs").out
+    assert printed.startswith("# Preset paper: the paper's values")
+    assert "# cicf train vlcs --root DIR --target DOMAIN --config THIS_FILE" in printed

@@ -1,0 +1,76 @@
+"""No image of the target reaches a network before training has ended."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.tiny import config, write_images
+from torch import Tensor
+
+import cicf
+from cicf.data.domains import DomainDataset
+from cicf.data.images import ImageFiles
+from cicf.experiment import events
+from cicf.results import Record, RunFolder
+from cicf.training import EpochEnded
+
+
+class Seen(Exception):
+    """Says that an image of the target was asked for."""
+
+
+@pytest.mark.parametrize("method", ["erm", "maml", "cicf"])
+@pytest.mark.parametrize("keeps_epochs", [False, True])
+def test_target_cannot_be_read_until_training_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, keeps_epochs: bool
+) -> None:
+    images = write_images(tmp_path / "images")
+    run = config(images, method={"name": method}, epochs=2, keeps_epochs=keeps_epochs)
+    reads = {"sources": 0, "target": 0}
+    is_training = False
+
+    def read(self: ImageFiles, index: int) -> Tensor:
+        kind = "target" if "sketch" in self.paths[index].parts else "sources"
+        if kind == "target" and is_training:
+            raise Seen(self.paths[index])
+        reads[kind] += 1
+        return original(self, index)
+
+    def item(self: DomainDataset, index: int) -> tuple[Tensor, int, int]:
+        if self.domains[int(self.domain[index])] == "sketch" and is_training:
+            raise Seen(index)
+        return original_item(self, index)
+
+    original, original_item = ImageFiles.__getitem__, DomainDataset.__getitem__
+    monkeypatch.setattr(ImageFiles, "__getitem__", read)
+    monkeypatch.setattr(DomainDataset, "__getitem__", item)
+    for event in events(run, out=tmp_path / "run"):
+        if isinstance(event, RunFolder):
+            is_training = True
+        if isinstance(event, EpochEnded) and event.epoch == 2:
+            assert reads["target"] == 0
+            is_training = False
+    assert isinstance(event, Record)
+    assert reads["sources"] > 0
+    assert reads["target"] > 0
+
+
+def test_guard_of_the_test_above_notices_a_network_that_sees_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = write_images(tmp_path / "images")
+    original = cicf.experiment.build.make_split
+
+    def leaking(run: cicf.RunConfig, data: DomainDataset) -> object:
+        split = original(run, data)
+        return split._replace(validation=split.test)
+
+    def item(self: DomainDataset, index: int) -> tuple[Tensor, int, int]:
+        if self.domains[int(self.domain[index])] == "sketch":
+            raise Seen(index)
+        return original_item(self, index)
+
+    original_item = DomainDataset.__getitem__
+    monkeypatch.setattr(DomainDataset, "__getitem__", item)
+    monkeypatch.setattr("cicf.experiment.build.make_split", leaking)
+    with pytest.raises(Seen):
+        cicf.train(config(images, epochs=1), out=tmp_path / "run")

@@ -1,0 +1,56 @@
+"""Methods that leave a trace of their steps in other processes, or fail in the midst of a run."""
+
+import os
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from cicf.core.draw import Draw, Samples
+from cicf.data.sampling import Sampling
+from cicf.method import LossMethod, MethodConfig, cross_entropy
+from cicf.models import SplitModel
+
+TRACE = "CICF_TEST_TRACE"
+
+
+class TracedConfig(MethodConfig):
+    """Is plain training that writes a line to the file named by TRACE after every step."""
+
+    def build(self, model: SplitModel) -> "Traced":
+        return Traced(model)
+
+
+class Traced(LossMethod):
+    """Appends its process to the file."""
+
+    sampling = Sampling()
+
+    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+        return cross_entropy(model, batch)
+
+    def after_step(self) -> None:
+        with Path(os.environ[TRACE]).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+class CrashingConfig(MethodConfig):
+    """Is plain training that breaks in its third step, while the file named by TRACE is there."""
+
+    def build(self, model: SplitModel) -> "Crashing":
+        return Crashing(model)
+
+
+class Crashing(LossMethod):
+    """Raises what no user's mistake would."""
+
+    sampling = Sampling()
+    count = 0
+
+    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+        return cross_entropy(model, batch)
+
+    def backward(self, draw: Draw) -> dict[str, float | Tensor]:
+        self.count += 1
+        if self.count == 3 and Path(os.environ[TRACE]).exists():
+            raise RuntimeError("the machine is on fire")
+        return dict(super().backward(draw))
