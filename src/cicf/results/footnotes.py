@@ -1,0 +1,110 @@
+"""What must be said beside the numbers of a table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from cicf.results.entries import TEST, Entry
+from cicf.results.published import PublishedTable
+from cicf.results.record import Choice, Parameters
+from cicf.results.table import Cell, Table
+
+SELECTIONS: dict[Choice, str] = {
+    "last": "last epoch (headline)",
+    "best": "best source validation",
+    "oracle": "ORACLE: epoch chosen on the target; not comparable",
+}
+SYMBOLS: dict[Parameters, str] = {"theta": "θ", "theta_dagger": "θ†"}
+
+Groups = Mapping[str, Sequence[Entry]]
+"""The runs of every row, by its label."""
+
+
+def footnotes(table: Table, groups: Groups, paper: PublishedTable | None) -> tuple[str, ...]:
+    """Return sentences that say how the numbers of a table came about."""
+    found = [
+        f"protocol: {table.protocol}",
+        f"columns: {_columns(table, groups)}",
+        f"epoch: {SELECTIONS[table.select]}",
+        f"parameters: {_parameters(table, groups)}",
+        f"seeds: {_seeds(table)}",
+        f"data: {table.data}, fingerprint {table.fingerprint}",
+        f"versions: {_versions(groups)}",
+        *_average(table),
+    ]
+    if paper is not None and any(cell.published is not None for cell in _cells(table)):
+        found += _paper(table, paper)
+    return tuple(found)
+
+
+def _columns(table: Table, groups: Groups) -> str:
+    name = next(iter(groups.values()))[0].setup.protocol.name
+    if name == "hold-out" and table.columns == (TEST,):
+        return "the test part, all images together"
+    if name == "hold-out":
+        return "source validation, all images together, because nothing was held out to test on"
+    if name == "single-source":
+        return "the domain that was trained on; its number is the plain mean over the other domains"
+    return "the domain that was held out and tested on"
+
+
+def _parameters(table: Table, groups: Groups) -> str:
+    rows: dict[Parameters, list[str]] = {}
+    for label, entries in groups.items():
+        for parameters in {entry.parameters for entry in entries}:
+            rows.setdefault(parameters, []).append(label)
+    if table.parameters != "deployed":
+        return f"{SYMBOLS[table.parameters]}, whatever a method deploys"
+    if len(rows) == 1:
+        return f"what each method deploys, here {SYMBOLS[next(iter(rows))]} of all"
+    parts = [f"{SYMBOLS[each]} of {', '.join(rows[each])}" for each in sorted(rows)]
+    return f"what each method deploys, {'; '.join(parts)}"
+
+
+def _seeds(table: Table) -> str:
+    counts = [cell.n for row in table.rows for cell in row.cells.values()]
+    low, high = min(counts), max(counts)
+    if high == 1:
+        return "1 a cell, so there is no deviation"
+    number = str(low) if low == high else f"{low}–{high}"
+    return f"{number} a cell; mean ± sample standard deviation over them"
+
+
+def _versions(groups: Groups) -> str:
+    found: dict[str, set[str]] = {}
+    for entries in groups.values():
+        for entry in entries:
+            for name, version in entry.setup.versions.items():
+                found.setdefault(name, set()).add(version)
+    return ", ".join(f"{name} {' and '.join(sorted(each))}" for name, each in found.items())
+
+
+def _average(table: Table) -> Iterator[str]:
+    if len(table.domains) == 1:
+        return
+    missing = [domain for domain in table.domains if domain not in table.columns]
+    if missing:
+        yield f"average: none, because no run has {', '.join(missing)} as its column"
+    elif not all(row.average for row in table.rows):
+        yield "average: over all domains, and only where a row has a run for each"
+    if table.has_average:
+        yield "Avg.: the mean over domains of their means; its deviation is over per-seed averages"
+
+
+def _paper(table: Table, paper: PublishedTable) -> Iterator[str]:
+    yield f"paper: {paper.source}"
+    if paper.caveat is not None:
+        yield paper.caveat
+    for row in table.rows:
+        printed = paper.row(row.method, row.augment)
+        if printed is not None and printed.note is not None:
+            yield f"{printed.label} in the paper: {printed.note}"
+    yield (
+        "difference: ours minus the paper's; an average's is against the one in brackets, "
+        "recomputed from the paper's cells"
+    )
+
+
+def _cells(table: Table) -> Iterator[Cell]:
+    for row in table.rows:
+        yield from row.cells.values()
+        if row.average is not None:
+            yield row.average
