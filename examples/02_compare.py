@@ -11,7 +11,7 @@ from rich.table import Table
 
 import cicf
 from cicf.data.demo import demo_digits
-from cicf.report import explained
+from cicf.report.explain import explained
 from cicf.results.record import pooled
 
 METHODS = ("erm", "maml", "cicf")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from cicf import ConfigError, DataError
 from cicf.models import SplitModel, build_model
-from cicf.report import GridRow, cam_layer, grad_cam, overlay, save_grid
+from cicf.report.gradcam import GridRow, cam_layer, grad_cam, overlay, save_grid
 
 
 def bilinear(out: int, into: int) -> Tensor:
