@@ -9,9 +9,12 @@ import typer
 
 import cicf
 from cicf.cli.bench import bench
+from cicf.cli.data import list_, verify
+from cicf.cli.data_import import fetch, import_
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
 from cicf.cli.preset import preset
+from cicf.cli.table import table
 from cicf.cli.train import train
 from cicf.core.errors import CicfError
 
@@ -32,9 +35,20 @@ app.command("predict")(predict)
 app.command("explain")(explain)
 app.command("export")(export)
 app.command("bench")(bench)
+app.command("table")(table)
 app.command("preset")(preset)
 app.command("methods")(methods)
 app.command("options")(options)
+
+data = typer.Typer(
+    help="Bring the paper's benchmarks into one layout, and see whether they are whole.",
+    no_args_is_help=True,
+)
+data.command("list")(list_)
+data.command("verify")(verify)
+data.command("import")(import_)
+data.command("fetch")(fetch)
+app.add_typer(data, name="data")
 
 
 def _version(is_asked: bool) -> bool:
@@ -71,7 +85,10 @@ def main() -> None:
     except SystemExit as ended:
         # What typer makes of a keyboard interrupt, without a word.
         if ended.code == INTERRUPTED:
-            _told("stopped; bench again, or train --resume, goes on from the newest checkpoints", code=INTERRUPTED)
+            _told(
+                "stopped; bench again, or train --resume, goes on from the newest checkpoints",
+                code=INTERRUPTED,
+            )
         raise
 
 
