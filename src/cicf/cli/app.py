@@ -85,10 +85,8 @@ def main() -> None:
     except SystemExit as ended:
         # What typer makes of a keyboard interrupt, without a word.
         if ended.code == INTERRUPTED:
-            _told(
-                "stopped; bench again, or train --resume, goes on from the newest checkpoints",
-                code=INTERRUPTED,
-            )
+            again = "the same command, of train with --resume, goes on from the newest checkpoint"
+            _told(f"stopped; {again}", code=INTERRUPTED)
         raise
 
 
