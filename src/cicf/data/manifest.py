@@ -127,7 +127,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, ManifestRow]]:
         except UnicodeDecodeError as error:
             raise _no_text(path) from error
         except csv.Error as error:
-            _refuse(path, reader.line_num, f"it is no CSV ({error}); repair it")
+            _refuse(path, reader.reader.line_num, f"it is no CSV ({error}); repair it")
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, ManifestRow]]:

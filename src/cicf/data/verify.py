@@ -100,7 +100,7 @@ def _look_at(entries: Sequence[Entry], on_image: Callable[[int, int], None] | No
     seen = _Seen()
     with tempfile.TemporaryDirectory() as scratch:
         for number, entry in enumerate(entries, start=1):
-            _look_at_one(entry, Path(scratch, "image"), seen)
+            _look_at_one(entry, Path(scratch, str(number)), seen)
             if on_image is not None:
                 on_image(number, len(entries))
     return seen
@@ -116,16 +116,27 @@ def _look_at_one(entry: Entry, scratch: Path, seen: _Seen) -> None:
     if entry.part is not None:
         key = entry.domain, hashlib.sha256(content).digest()
         seen.parts.setdefault(key, set()).add(entry.part)
-    # Images are decoded from files, and what comes out of a container is none yet.
-    scratch.write_bytes(content)
-    try:
-        read_image(scratch)
-    except DataError:
+    if not _decodes(entry, content, scratch):
         seen.unreadable.append(entry)
         return
     kind = _format(content)
     if is_file and kind != _format_of_ending(entry.name):
         seen.lying.append((entry, kind))
+
+
+def _decodes(entry: Entry, content: bytes, scratch: Path) -> bool:
+    """Tell whether an image decodes; `scratch` is where one is written that is no file yet."""
+    image = entry.image
+    path = image.path if isinstance(image, FileBytes | CheckedBytes) else scratch
+    if path == scratch:
+        scratch.write_bytes(content)
+    try:
+        read_image(path)
+    except DataError:
+        return False
+    finally:
+        scratch.unlink(missing_ok=True)
+    return True
 
 
 def _format(content: bytes) -> str:
