@@ -68,10 +68,15 @@ def test_the_deviation_of_an_average_is_over_averages_of_seeds() -> None:
     assert the_average(complete(TWO_SEEDS)).std == pytest.approx(2.5 / 2**0.5)
 
 
-def test_the_deviation_of_an_average_leaves_out_seeds_without_all_domains() -> None:
-    average = the_average([*complete(TWO_SEEDS), run(10.0, seed=2)])
+@pytest.mark.parametrize("target", ["art_painting", "sketch"])
+def test_the_deviation_of_an_average_leaves_out_seeds_without_all_domains(target: str) -> None:
+    average = the_average([*complete(TWO_SEEDS), run(10.0, seed=2, target=target)])
     assert sorted(average.values) == [0, 1]
     assert average.std == pytest.approx(2.5 / 2**0.5)
+
+
+def test_the_mean_of_an_average_counts_every_run() -> None:
+    average = the_average([*complete(TWO_SEEDS), run(10.0, seed=2)])
     assert average.mean == pytest.approx((72 + 73 + 91 + (60 + 62 + 10) / 3) / 4)
 
 

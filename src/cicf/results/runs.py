@@ -36,8 +36,6 @@ def read_runs(paths: Sequence[Path]) -> Runs:
         for folder in _folders(path, DEPTH, skipped):
             # Folders may be named twice, by themselves and by what they lie in.
             place = folder.resolve()
-            if place in found or place in skipped:
-                continue
             try:
                 found[place] = FoundRun(path=folder, record=_record(folder))
             except (CicfError, OSError) as error:
