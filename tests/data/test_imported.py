@@ -83,3 +83,9 @@ def test_manifest_of_somebody_else_is_ignored(tmp_path: Path) -> None:
     pacs(tmp_path)
     (tmp_path / "manifest.csv").write_text("name,md5\na.jpg,0\n")
     assert len(read_benchmark(benchmark("pacs"), tmp_path).entries) == 28
+
+
+def test_imported_folder_is_not_read_from_above_it(tmp_path: Path) -> None:
+    imported(tmp_path / "inside")
+    with pytest.raises(DataError, match=f"imported into {tmp_path / 'inside'}; name that folder"):
+        read_benchmark(benchmark("pacs"), tmp_path)

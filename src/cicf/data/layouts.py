@@ -12,8 +12,8 @@ from cicf.data.image_tree import read_image_tree, some
 from cicf.data.imported import CheckedBytes, is_imported, read_imported
 from cicf.data.items import Item, dataset_of, readable
 from cicf.data.lists import list_files
-from cicf.data.manifest import MANIFEST, check_files, manifest_items
-from cicf.data.tree import walk
+from cicf.data.manifest import MANIFEST, check_files, is_own_manifest, manifest_items
+from cicf.data.tree import Tree, walk
 
 CONTAINERS = (".hdf5", ".h5", ".parquet", ".arrow")
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
@@ -67,7 +67,23 @@ def _read_files(benchmark: Benchmark, root: Path) -> Found | None:
         raise DataError(f"{root} is no folder; name the one that holds {benchmark.title}")
     if is_imported(root):
         return read_imported(benchmark, root)
-    return read_image_tree(benchmark, walk(root))
+    tree = walk(root)
+    found = read_image_tree(benchmark, tree)
+    if found is not None:
+        _check_not_imported(tree, [_item(entry).path for entry in found.entries])
+    return found
+
+
+def _check_not_imported(tree: Tree, images: Sequence[Path]) -> None:
+    """Refuse to read an imported folder from above, past its manifest and its name."""
+    for path in tree.files:
+        if path.name == MANIFEST and is_own_manifest(path):
+            folder = path.parent
+            if any(image.is_relative_to(folder) for image in images):
+                raise DataError(
+                    f"{tree.root} holds a data set that was imported into {folder}; name that "
+                    "folder, so that its manifest is used"
+                )
 
 
 def _ordered(benchmark: Benchmark, entries: Sequence[Entry]) -> list[Item]:
