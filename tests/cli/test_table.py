@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 from tests.support.records import PACS, complete, run, scored, write
+from tests.support.runs import run_cli
 from typer.testing import CliRunner, Result
 
 from cicf.cli.table import print_tables, table
@@ -106,6 +107,16 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     ended = call(tmp_path)
     assert isinstance(ended.exception, ResultError)
     assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("words", [("--compare", "nobody"), ("--select", "oracle"), ("nowhere",)])
+def test_a_users_mistake_is_one_sentence_and_exit_code_2(
+    runs: Path, words: tuple[str, ...]
+) -> None:
+    ended = run_cli("table", runs, *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cicf: ")
+    assert ended.err.count("\n") == 1
 
 
 def test_a_refused_comparison_leaves_the_file_as_it_was(runs: Path, tmp_path: Path) -> None:
