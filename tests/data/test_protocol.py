@@ -1,5 +1,7 @@
 """Which images are trained on, chosen by, and tested on."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -125,7 +127,7 @@ def test_random_split_follows_from_the_seed() -> None:
     protocol=st.sampled_from([leave_one_domain_out, single_source]),
 )
 def test_no_image_is_in_two_parts_and_no_tested_domain_is_trained_on(
-    marks: list[int], domain: str, protocol: type[Split]
+    marks: list[int], domain: str, protocol: Callable[..., Split]
 ) -> None:
     split = protocol(images(part=marks), domain)
     parts = [ids(split.train), ids(split.validation), ids(split.test)]
@@ -141,7 +143,7 @@ def test_share_that_leaves_nothing_is_refused(share: float) -> None:
 
 
 @pytest.mark.parametrize("protocol", [leave_one_domain_out, single_source])
-def test_one_domain_alone_cannot_be_parted(protocol: type[Split]) -> None:
+def test_one_domain_alone_cannot_be_parted(protocol: Callable[..., Split]) -> None:
     alone = DomainDataset(
         torch.zeros(4, 3, 2, 2, dtype=torch.uint8),
         torch.tensor([0, 0, 1, 1]),

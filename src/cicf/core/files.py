@@ -12,6 +12,8 @@ from cicf.core.errors import BusyError
 
 _LEFTOVER = re.compile(r"\..+\.\d+(\.\w+)?")
 """Names that are given to what is not whole yet: `.stem.<process>.ending`."""
+MANY = 100
+"""Files of a folder above which they are not waited for one by one."""
 
 
 @contextmanager
@@ -38,9 +40,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _flush(file)
+        _flush_all([file for file in temporary.rglob("*") if file.is_file()])
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -91,6 +91,15 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _flush_all(paths: list[Path]) -> None:
+    if len(paths) > MANY:
+        # Waiting for each in turn takes minutes; this waits for the whole system, once.
+        os.sync()
+        return
+    for path in paths:
+        _flush(path)
 
 
 def _flush(path: Path) -> None:

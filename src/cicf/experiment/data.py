@@ -9,6 +9,8 @@ from cicf.data.benchmarks import Benchmark, benchmark, benchmarks, is_benchmark
 from cicf.data.demo import demo_digits
 from cicf.data.domains import DomainDataset
 from cicf.data.folder import load_folder
+from cicf.data.layouts import load_benchmark
+from cicf.data.manifest import load_manifest
 from cicf.experiment.presets import DEMO
 
 
@@ -25,22 +27,18 @@ def load_data(config: DataConfig, *, is_for_training: bool = True) -> Loaded:
     if config.name == DEMO and config.root is None:
         return Loaded(demo_digits())
     if is_benchmark(config.name):
-        from cicf.data.layouts import load_benchmark
         known = benchmark(config.name)
         place = _place(known, config)
         return Loaded(*load_benchmark(known, place, skips_unreadable=config.skips_unreadable))
     path = (config.root or Path()) / config.name
-    if path.suffix.lower() in (".csv", ".jsonl"):
-        from cicf.data.manifest import load_manifest
-        load = load_manifest
-    elif path.is_dir():
-        load = load_folder
-    else:
+    is_manifest = path.suffix.lower() in (".csv", ".jsonl")
+    if not is_manifest and not path.is_dir():
         raise DataError(
             f"{path} is no folder, and {config.name!r} is no data set that is known by name; name "
             "a folder with class/image.jpg, a manifest (.csv, .jsonl), or "
             f"{did_you_mean(config.name, [DEMO, *benchmarks()])}"
         )
+    load = load_manifest if is_manifest else load_folder
     return Loaded(
         load(path, skips_unreadable=config.skips_unreadable, is_for_training=is_for_training)
     )
