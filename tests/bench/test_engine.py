@@ -70,7 +70,7 @@ def test_job_that_fails_does_not_stop_the_others_and_goes_on_another_time(
     assert "Traceback" in told[runs[0]].log.read_text()
     assert told[runs[1]].problem is None
     trace.unlink()
-    again = [each for each in execute(runs, num_jobs=1, logs=tmp_path / "logs")]
+    again = list(execute(runs, num_jobs=1, logs=tmp_path / "logs"))
     assert {each.job for each in again} == {runs[0]}
     assert runs[0].folder.is_finished
 
@@ -179,9 +179,7 @@ list(execute([run], num_jobs=1, logs=Path({str(tmp_path / "logs")!r})))
 
 
 def test_estimate_takes_real_steps_of_every_kind(images: Path, tmp_path: Path) -> None:
-    runs = [
-        job(images, tmp_path / "out", "CrashingConfig", seed=seed, epochs=3) for seed in (0, 1)
-    ]
+    runs = [job(images, tmp_path / "out", "CrashingConfig", seed=seed, epochs=3) for seed in (0, 1)]
     runs.append(job(images, tmp_path / "out", "TracedConfig", epochs=3, keeps_epochs=True))
     found = estimate(runs, load_data(runs[0].config.data))
     assert list(found) == [runs[0].kind, runs[2].kind]

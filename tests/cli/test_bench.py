@@ -74,7 +74,7 @@ def test_interrupt_stops_the_runs_and_says_how_to_go_on(images: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert err.splitlines()[-1].startswith("cicf: stopped; the same command")
+    assert err.splitlines()[-1].startswith("cicf: stopped; start the same command again")
     assert "Traceback" not in err
     taken = len(trace.read_text())
     time.sleep(0.3)

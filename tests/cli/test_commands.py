@@ -380,7 +380,7 @@ def test_interrupted_training_says_how_to_go_on(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         last = running.stderr.readlines()[-1]
     assert running.returncode == 130
-    assert last.startswith("cicf: stopped; the same command, of train with --resume, goes on")
+    assert last.startswith("cicf: stopped; start the same command again")
     saved = Checkpoints(tmp_path / "run" / "checkpoints").newest()
     assert saved is not None
     assert saved.step >= 2

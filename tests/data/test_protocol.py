@@ -131,7 +131,7 @@ def test_no_image_is_in_two_parts_and_no_tested_domain_is_trained_on(
 ) -> None:
     split = protocol(images(part=marks), domain)
     parts = [ids(split.train), ids(split.validation), ids(split.test)]
-    assert len(set(sum(parts, []))) == sum(map(len, parts))
+    assert len({n for part in parts for n in part}) == sum(map(len, parts))
     seen = {n // 20 for n in parts[0] + parts[1]}
     assert seen.isdisjoint({n // 20 for n in parts[2]})
 

@@ -14,7 +14,7 @@ from cicf.results import Record, RunFolder
 from cicf.training import EpochEnded
 
 
-class Seen(Exception):
+class SeenError(Exception):
     """Says that an image of the target was asked for."""
 
 
@@ -31,13 +31,13 @@ def test_target_cannot_be_read_until_training_has_ended(
     def read(self: ImageFiles, index: int) -> Tensor:
         kind = "target" if "sketch" in self.paths[index].parts else "sources"
         if kind == "target" and is_training:
-            raise Seen(self.paths[index])
+            raise SeenError(self.paths[index])
         reads[kind] += 1
         return original(self, index)
 
     def item(self: DomainDataset, index: int) -> tuple[Tensor, int, int]:
         if self.domains[int(self.domain[index])] == "sketch" and is_training:
-            raise Seen(index)
+            raise SeenError(index)
         return original_item(self, index)
 
     original, original_item = ImageFiles.__getitem__, DomainDataset.__getitem__
@@ -66,11 +66,11 @@ def test_guard_of_the_test_above_notices_a_network_that_sees_the_target(
 
     def item(self: DomainDataset, index: int) -> tuple[Tensor, int, int]:
         if self.domains[int(self.domain[index])] == "sketch":
-            raise Seen(index)
+            raise SeenError(index)
         return original_item(self, index)
 
     original_item = DomainDataset.__getitem__
     monkeypatch.setattr(DomainDataset, "__getitem__", item)
     monkeypatch.setattr("cicf.experiment.build.make_split", leaking)
-    with pytest.raises(Seen):
+    with pytest.raises(SeenError):
         cicf.train(config(images, epochs=1), out=tmp_path / "run")

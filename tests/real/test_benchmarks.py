@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cicf.data.benchmarks import benchmark
+from cicf.data.benchmarks.facts import benchmark
+from cicf.data.benchmarks.layouts import load_benchmark
+from cicf.data.benchmarks.verify import Verification, verify
 from cicf.data.domains import PARTS
-from cicf.data.layouts import load_benchmark
-from cicf.data.verify import Verification, verify
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

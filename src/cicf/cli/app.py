@@ -85,8 +85,7 @@ def main() -> None:
     except SystemExit as ended:
         # What typer makes of a keyboard interrupt, without a word.
         if ended.code == INTERRUPTED:
-            again = "the same command, of train with --resume, goes on from the newest checkpoint"
-            _told(f"stopped; {again}", code=INTERRUPTED)
+            _told("stopped; start the same command again, train with --resume", code=INTERRUPTED)
         raise
 
 

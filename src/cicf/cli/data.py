@@ -14,7 +14,7 @@ from cicf.cli.show import print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from cicf.data.benchmarks import Benchmark
-    from cicf.data.verify import ClassRow, PartRow, Verification
+    from cicf.data.benchmarks.verify import ClassRow, PartRow, Verification
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 MOST_CLASSES = 10
@@ -60,7 +60,7 @@ def verify(
     The exit code is 0 if nothing is wrong, 1 if something is, 2 for a mistake in the command.
     """
     from cicf.data.benchmarks import benchmark
-    from cicf.data.verify import verify as verified
+    from cicf.data.benchmarks.verify import verify as verified
 
     known = benchmark(name)
     with _progress("looking at images") as on_image:

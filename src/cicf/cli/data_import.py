@@ -20,7 +20,7 @@ from cicf.cli.show import print_line
 
 if TYPE_CHECKING:
     from cicf.data.benchmarks import Benchmark
-    from cicf.data.importing import Imported
+    from cicf.data.benchmarks.importing import Imported
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The benchmark, such as pacs; see cicf data list.")
@@ -44,7 +44,7 @@ def import_(
 ) -> None:
     """Copy a benchmark that you have, in any form, to DEST/domain/class/image with a manifest."""
     from cicf.data.benchmarks import benchmark
-    from cicf.data.importing import import_benchmark
+    from cicf.data.benchmarks.importing import import_benchmark
 
     chosen = benchmark(name)
     with _shown() as shown:
@@ -57,7 +57,7 @@ def import_(
 def fetch(name: Name, dest: Dest, skip_unreadable: SkipUnreadable = False) -> None:
     """Download a benchmark from Hugging Face, and import it to DEST."""
     from cicf.data.benchmarks import benchmark
-    from cicf.data.fetch import fetch_benchmark
+    from cicf.data.benchmarks.fetch import fetch_benchmark
 
     chosen = benchmark(name)
     with _shown() as shown:

@@ -1,7 +1,7 @@
 """Images, their labels, and the domain that each comes from."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Int, UInt8
@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from cicf.core import DataError, did_you_mean
-from cicf.data.entries import Part
 from cicf.data.images import ImageFiles
 
+Part = Literal["train", "validation", "test"]
+"""What a given split uses an image of a source for; `test` is what a target is scored on."""
 PARTS: tuple[Part, ...] = get_args(Part)
 """The parts of a split: train, validation, test."""
 

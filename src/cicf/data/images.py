@@ -1,5 +1,6 @@
 """Images that stay on disk until they are asked for."""
 
+import io
 import struct
 import zlib
 from collections.abc import Sequence
@@ -49,12 +50,25 @@ def read_image(path: Path) -> UInt8[Tensor, "3 height width"]:
     Grey values of more than eight bits are scaled to what the image itself spans.
     """
     try:
-        with Image.open(path) as image:
-            upright = _upright(image)
-            deep = upright.mode.startswith(("I", "F"))
-            pixels = _spread(np.asarray(upright)) if deep else np.array(_rgb(upright))
+        return _decoded(path)
     except _UNREADABLE as error:
         raise DataError(f"{path} cannot be read as an image ({error}); remove it") from error
+
+
+def is_image(content: bytes) -> bool:
+    """Tell whether bytes decode to an image, to their end."""
+    try:
+        _decoded(io.BytesIO(content))
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _decoded(file: Path | io.BytesIO) -> UInt8[Tensor, "3 height width"]:
+    with Image.open(file) as image:
+        upright = _upright(image)
+        deep = upright.mode.startswith(("I", "F"))
+        pixels = _spread(np.asarray(upright)) if deep else np.array(_rgb(upright))
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 

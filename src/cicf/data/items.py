@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 
 from cicf.core import DataError
-from cicf.data.domains import PARTS, DomainDataset
-from cicf.data.entries import Part
+from cicf.data.domains import PARTS, DomainDataset, Part
 from cicf.data.images import ImageFiles, unreadable_images
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ from typing import NamedTuple, NoReturn
 
 from cicf.core import DataError
 from cicf.core.files import replacing
-from cicf.data.domains import DomainDataset
-from cicf.data.entries import Part
+from cicf.data.domains import DomainDataset, Part
 from cicf.data.folder import ONLY_DOMAIN
 from cicf.data.items import Item, check_classes, dataset_of, readable
 

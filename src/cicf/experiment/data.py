@@ -5,11 +5,16 @@ from typing import NamedTuple
 
 from cicf.config import DataConfig
 from cicf.core import DataError, did_you_mean
-from cicf.data.benchmarks import Benchmark, benchmark, benchmarks, is_benchmark
+from cicf.data.benchmarks import (
+    Benchmark,
+    benchmark,
+    benchmarks,
+    is_benchmark,
+    load_benchmark,
+)
 from cicf.data.demo import demo_digits
 from cicf.data.domains import DomainDataset
 from cicf.data.folder import load_folder
-from cicf.data.layouts import load_benchmark
 from cicf.data.manifest import load_manifest
 from cicf.experiment.presets import DEMO
 

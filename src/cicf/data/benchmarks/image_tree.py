@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Entry, FileBytes, Found, Part
-from cicf.data.lists import Splits, read_lists
-from cicf.data.places import Key, Place, Placed, place_of
+from cicf.data.benchmarks.entries import Entry, FileBytes, Found
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.lists import Splits, read_lists
+from cicf.data.benchmarks.places import Key, Place, Placed, place_of
+from cicf.data.domains import Part
 from cicf.data.tree import Tree
 
 MOST_NAMED = 5

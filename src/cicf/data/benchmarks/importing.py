@@ -14,16 +14,16 @@ from pathlib import Path, PurePath
 
 from cicf.core import DataError
 from cicf.core.files import new_folder, write_text
-from cicf.data.archives import extract, is_archive
-from cicf.data.benchmarks import Benchmark
-from cicf.data.containers import container_files
-from cicf.data.counts import counted, differences
-from cicf.data.entries import Entry, Found
+from cicf.data.benchmarks.archives import extract, is_archive
+from cicf.data.benchmarks.containers import container_files
+from cicf.data.benchmarks.counts import counted, differences
+from cicf.data.benchmarks.entries import Entry, Found
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.imported import RECORD
+from cicf.data.benchmarks.layouts import load_benchmark, read_benchmark
 from cicf.data.fingerprint import fingerprint
-from cicf.data.images import unreadable_images
-from cicf.data.imported import RECORD
-from cicf.data.layouts import read_benchmark
-from cicf.data.manifest import MANIFEST, ManifestRow, load_manifest, write_manifest
+from cicf.data.images import is_image
+from cicf.data.manifest import ManifestRow, write_manifest
 from cicf.data.tree import walk
 
 Progress = Callable[[str, int, int], None]
@@ -203,7 +203,7 @@ def _written(
             dest,
             found.layout,
             dict(Counter(row.domain for row in rows)),
-            fingerprint(load_manifest(folder / MANIFEST, is_for_training=False)),
+            fingerprint(load_benchmark(benchmark, folder)[0]),
             (
                 *found.notes,
                 *found.problems,
@@ -225,11 +225,10 @@ def _copied(
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         content = entry.image.read()
-        file.write_bytes(content)
-        if unreadable_images([file]):
-            file.unlink()
+        if not is_image(content):
             bad.append(f"{entry.domain}/{entry.label}/{entry.name}")
         else:
+            file.write_bytes(content)
             sha256 = hashlib.sha256(content).hexdigest()
             rows.append(
                 ManifestRow(path.as_posix(), entry.label, entry.domain, entry.part or "", sha256)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.extras import needs_extra_data
-from cicf.data.importing import (
+from cicf.data.benchmarks.extras import needs_extra_data
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.importing import (
     Imported,
     Progress,
     check_new,

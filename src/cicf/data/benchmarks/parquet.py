@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from PIL import Image, UnidentifiedImageError
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Entry, Found
-from cicf.data.extras import needs_extra_data
+from cicf.data.benchmarks.entries import Entry, Found
+from cicf.data.benchmarks.extras import needs_extra_data
+from cicf.data.benchmarks.facts import Benchmark
 from cicf.data.folder import ENDINGS
 
 if TYPE_CHECKING:

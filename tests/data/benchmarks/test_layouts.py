@@ -22,10 +22,10 @@ from tests.support.benchmarks import (
 )
 
 from cicf import DataError
-from cicf.data.benchmarks import benchmark
+from cicf.data.benchmarks.entries import Found
+from cicf.data.benchmarks.facts import benchmark
+from cicf.data.benchmarks.layouts import load_benchmark, read_benchmark
 from cicf.data.domains import PARTS
-from cicf.data.entries import Found
-from cicf.data.layouts import load_benchmark, read_benchmark
 
 SMALL_VLCS = dict.fromkeys(VLCS, (13, 13, 13, 13, 13))
 SMALL_TEST = dict.fromkeys(VLCS, (3, 3, 3, 3, 3))

@@ -4,7 +4,7 @@ import pytest
 from tests.support.benchmarks import PACS, VLCS, VLCS_TEST, office_home_counts
 
 from cicf import DataError
-from cicf.data.benchmarks import Benchmark, benchmark, benchmarks, is_benchmark
+from cicf.data.benchmarks.facts import Benchmark, benchmark, benchmarks, is_benchmark
 
 TOTALS = {
     "pacs": {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929},

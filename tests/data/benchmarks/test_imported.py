@@ -13,10 +13,10 @@ from tests.support.benchmarks import (
 )
 
 from cicf import DataError
-from cicf.data.benchmarks import benchmark
+from cicf.data.benchmarks.facts import benchmark
+from cicf.data.benchmarks.layouts import load_benchmark, read_benchmark
 from cicf.data.domains import PARTS
 from cicf.data.items import sha256_of
-from cicf.data.layouts import load_benchmark, read_benchmark
 from cicf.data.manifest import ManifestRow, write_manifest
 
 

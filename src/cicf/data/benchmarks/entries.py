@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-Part = Literal["train", "validation", "test"]
-"""What an official split uses an image of a source for; `test` is what a target is scored on."""
+from cicf.data.domains import Part
 
 
 @runtime_checkable

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Part
-from cicf.data.places import Key, Placed, place_of
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.places import Key, Placed, place_of
+from cicf.data.domains import Part
 
 Kind = Part | Literal["all"]
 KINDS: dict[str, Kind] = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Part
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.domains import Part
 
 PartFolder = Part | Literal["full"]
 """A folder between domain and class; `full` is JiGen's, with train and crossval together."""

@@ -17,8 +17,8 @@ from huggingface_hub import constants
 from PIL import Image
 
 from cicf import DataError
-from cicf.data.benchmarks import benchmark
-from cicf.data.fetch import fetch_benchmark
+from cicf.data.benchmarks.facts import benchmark
+from cicf.data.benchmarks.fetch import fetch_benchmark
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")

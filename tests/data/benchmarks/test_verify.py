@@ -28,8 +28,8 @@ from typer.testing import CliRunner, Result
 from cicf import DataError
 from cicf.cli.data import list_
 from cicf.cli.data import verify as verify_command
-from cicf.data.benchmarks import benchmark
-from cicf.data.verify import Verification, verify
+from cicf.data.benchmarks.facts import benchmark
+from cicf.data.benchmarks.verify import Verification, verify
 
 FAULTY = "sketch/dog/n02103406_4068-1.png"
 

@@ -19,8 +19,8 @@ from PIL import Image
 from tests.support.runs import contents
 
 from cicf import DataError
-from cicf.data.benchmarks import benchmark
-from cicf.data.importing import Imported, import_benchmark
+from cicf.data.benchmarks.facts import benchmark
+from cicf.data.benchmarks.importing import Imported, import_benchmark
 
 PACS = benchmark("pacs")
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +11,13 @@ from typing import NamedTuple
 from PIL import Image
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.counts import counted, differences
-from cicf.data.domains import PARTS
-from cicf.data.entries import Entry, FileBytes, Found, Part
-from cicf.data.images import read_image
-from cicf.data.imported import CheckedBytes
-from cicf.data.layouts import read_benchmark
+from cicf.data.benchmarks.counts import counted, differences
+from cicf.data.benchmarks.entries import Entry, FileBytes, Found
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.imported import CheckedBytes
+from cicf.data.benchmarks.layouts import read_benchmark
+from cicf.data.domains import PARTS, Part
+from cicf.data.images import is_image
 
 
 class ClassRow(NamedTuple):
@@ -98,15 +97,14 @@ class _Seen:
 
 def _look_at(entries: Sequence[Entry], on_image: Callable[[int, int], None] | None) -> _Seen:
     seen = _Seen()
-    with tempfile.TemporaryDirectory() as scratch:
-        for number, entry in enumerate(entries, start=1):
-            _look_at_one(entry, Path(scratch, str(number)), seen)
-            if on_image is not None:
-                on_image(number, len(entries))
+    for number, entry in enumerate(entries, start=1):
+        _look_at_one(entry, seen)
+        if on_image is not None:
+            on_image(number, len(entries))
     return seen
 
 
-def _look_at_one(entry: Entry, scratch: Path, seen: _Seen) -> None:
+def _look_at_one(entry: Entry, seen: _Seen) -> None:
     is_file = isinstance(entry.image, FileBytes | CheckedBytes)
     try:
         content = entry.image.read()
@@ -116,27 +114,12 @@ def _look_at_one(entry: Entry, scratch: Path, seen: _Seen) -> None:
     if entry.part is not None:
         key = entry.domain, hashlib.sha256(content).digest()
         seen.parts.setdefault(key, set()).add(entry.part)
-    if not _decodes(entry, content, scratch):
+    if not is_image(content):
         seen.unreadable.append(entry)
         return
     kind = _format(content)
     if is_file and kind != _format_of_ending(entry.name):
         seen.lying.append((entry, kind))
-
-
-def _decodes(entry: Entry, content: bytes, scratch: Path) -> bool:
-    """Tell whether an image decodes; `scratch` is where one is written that is no file yet."""
-    image = entry.image
-    path = image.path if isinstance(image, FileBytes | CheckedBytes) else scratch
-    if path == scratch:
-        scratch.write_bytes(content)
-    try:
-        read_image(path)
-    except DataError:
-        return False
-    finally:
-        scratch.unlink(missing_ok=True)
-    return True
 
 
 def _format(content: bytes) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from cicf.core import DataError, did_you_mean
 from cicf.core.frozen import Frozen
-from cicf.data.entries import Part
+from cicf.data.domains import Part
 
 
 class Benchmark(Frozen):
@@ -75,7 +75,7 @@ class Benchmark(Frozen):
 @cache
 def benchmarks() -> dict[str, Benchmark]:
     """Return all benchmarks by name."""
-    text = (files("cicf.data") / "benchmarks.toml").read_text(encoding="utf-8")
+    text = (files("cicf.data.benchmarks") / "facts.toml").read_text(encoding="utf-8")
     return {
         name: Benchmark.model_validate({"name": name, **facts})
         for name, facts in tomllib.loads(text).items()

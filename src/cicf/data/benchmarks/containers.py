@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Found
-from cicf.data.hdf5 import read_hdf5
-from cicf.data.parquet import TABLE_ENDINGS, read_tables
+from cicf.data.benchmarks.entries import Found
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.hdf5 import read_hdf5
+from cicf.data.benchmarks.parquet import TABLE_ENDINGS, read_tables
 
 HDF5_ENDINGS = (".hdf5", ".h5")
 CONTAINER_ENDINGS = (*HDF5_ENDINGS, *TABLE_ENDINGS)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Entry, Found
+from cicf.data.benchmarks.entries import Entry, Found
+from cicf.data.benchmarks.facts import Benchmark
 from cicf.data.items import Item, has_changed
 from cicf.data.manifest import MANIFEST, is_own_manifest, manifest_items
 from cicf.data.tree import walk

@@ -21,9 +21,10 @@ import numpy as np
 from PIL import Image
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.entries import Entry, Found, Part
-from cicf.data.extras import needs_extra_data
+from cicf.data.benchmarks.entries import Entry, Found
+from cicf.data.benchmarks.extras import needs_extra_data
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.domains import Part
 
 if TYPE_CHECKING:
     import h5py

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from cicf import DataError
-from cicf.data.benchmarks import benchmark
-from cicf.data.containers import read_containers
-from cicf.data.entries import Found
+from cicf.data.benchmarks.containers import read_containers
+from cicf.data.benchmarks.entries import Found
+from cicf.data.benchmarks.facts import benchmark
 
 PACS = benchmark("pacs")
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")

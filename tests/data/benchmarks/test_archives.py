@@ -13,7 +13,7 @@ import pytest
 from tests.support.runs import contents
 
 from cicf import DataError
-from cicf.data.archives import extract, is_archive
+from cicf.data.benchmarks.archives import extract, is_archive
 
 IMAGES = {"PACS/photo/dog/a.jpg": b"one" * 500, "PACS/sketch/dog/b.png": b"two" * 700}
 

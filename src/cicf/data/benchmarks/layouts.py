@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cicf.core import DataError
-from cicf.data.benchmarks import Benchmark
-from cicf.data.counts import counted, differences
+from cicf.data.benchmarks.counts import counted, differences
+from cicf.data.benchmarks.entries import Entry, FileBytes, Found
+from cicf.data.benchmarks.facts import Benchmark
+from cicf.data.benchmarks.image_tree import read_image_tree, some
+from cicf.data.benchmarks.imported import CheckedBytes, is_imported, read_imported
+from cicf.data.benchmarks.lists import list_files
 from cicf.data.domains import DomainDataset
-from cicf.data.entries import Entry, FileBytes, Found
-from cicf.data.image_tree import read_image_tree, some
-from cicf.data.imported import CheckedBytes, is_imported, read_imported
 from cicf.data.items import Item, dataset_of, readable
-from cicf.data.lists import list_files
 from cicf.data.manifest import MANIFEST, check_files, is_own_manifest, manifest_items
 from cicf.data.tree import Tree, walk
 
@@ -26,7 +26,7 @@ def read_benchmark(benchmark: Benchmark, root: Path) -> Found:
     """
     found = _read_files(benchmark, root)
     if found is None:
-        from cicf.data.containers import read_containers
+        from cicf.data.benchmarks.containers import read_containers
 
         found = read_containers(benchmark, root)
     if found is None or not found.entries:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from cicf.data.benchmarks import Benchmark
+from cicf.data.benchmarks.facts import Benchmark
 
 MOST_NAMED = 3
 """How many classes a sentence names before it only counts them."""
