@@ -84,7 +84,7 @@ def test_unreadable_images_are_named_or_left_out(
     with pytest.raises(DataError, match=rf"2 of 8 images cannot be read, the first is {bad}"):
         load_folder(tmp_path)
     with caplog.at_level(logging.WARNING):
-        assert len(load_folder(tmp_path, skips_unreadable=True)) == 6
+        assert len(load_folder(tmp_path, unreadable="left out")) == 6
     assert [record.message for record in caplog.records] == [
         f"left out 2 of 8 images, unreadable:\n  {bad}\n  {tmp_path / 'dog' / 'text.jpg'}"
     ]
@@ -125,7 +125,7 @@ def test_folder_of_nothing_but_unreadable_images_is_refused(tmp_path: Path) -> N
     truncated(tmp_path / "cat" / "0.png")
     truncated(tmp_path / "dog" / "0.png")
     with pytest.raises(DataError, match="none of the 2 images"):
-        load_folder(tmp_path, skips_unreadable=True)
+        load_folder(tmp_path, unreadable="left out")
 
 
 def test_subsets_read_the_right_files(tmp_path: Path) -> None:

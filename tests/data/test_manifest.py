@@ -164,7 +164,7 @@ def test_broken_image_is_named_or_left_out(
     with pytest.raises(DataError, match=f"1 of 6 images cannot be read, the first is {bad}"):
         load_manifest(path)
     with caplog.at_level(logging.WARNING):
-        assert len(load_manifest(path, skips_unreadable=True)) == 5
+        assert len(load_manifest(path, unreadable="left out")) == 5
     assert "left out 1 of 6 images" in caplog.text
 
 
@@ -199,7 +199,7 @@ def test_image_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None
     changed = tmp_path / "files" / "2.jpg"
     changed.write_bytes(tiny(grey=7))
     with pytest.raises(DataError, match=f"{changed} has changed since it was imported"):
-        load_manifest(path, skips_unreadable=True)
+        load_manifest(path, unreadable="left out")
 
 
 def test_hash_is_of_the_bytes_by_sha256(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from safetensors.torch import load_file
 from tests.support.tiny import config, write_images
 
 import cicf
-from cicf.core import ConfigError
+from cicf.core import ConfigError, DataError
+from cicf.experiment.data import load_data
 from cicf.results import RunFolder
 from cicf.results.record import pooled
 
@@ -92,3 +93,24 @@ def test_interrupted_run_with_kept_epochs_ends_with_the_same_record(
     again = json.loads(cicf.train(run, out=tmp_path / "cut", resumes=True).model_dump_json())
     del whole["seconds"], again["seconds"]
     assert again == whole
+
+
+def test_images_are_looked_at_before_training_unless_told_not_to(
+    images: Path, tmp_path: Path
+) -> None:
+    broken = next((images / "photo" / "left").iterdir())
+    broken.write_bytes(broken.read_bytes()[:60])
+    with pytest.raises(DataError, match=f"1 of 72 images cannot be read, the first is {broken}"):
+        cicf.train(config(images, epochs=1), out=tmp_path / "run")
+    machine = {"checks_images": False}
+    with pytest.raises(DataError, match=f"{broken} cannot be read as an image"):
+        cicf.train(config(images, epochs=1, machine=machine), out=tmp_path / "unchecked")
+
+
+def test_images_that_are_left_out_are_found_even_where_others_are_not_looked_at(
+    images: Path, tmp_path: Path
+) -> None:
+    broken = next((images / "photo" / "left").iterdir())
+    broken.write_bytes(broken.read_bytes()[:60])
+    data = config(images, data={"skips_unreadable": True}).data
+    assert len(load_data(data, checks_images=False).data) == 71

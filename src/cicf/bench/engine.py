@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
@@ -125,6 +126,8 @@ def _started(
     assert process.stdin is not None
     with process.stdin as stream:
         config = json.loads(job.config.model_dump_json())
+        # Whoever made the jobs has looked at the images, once for all of them.
+        config["machine"]["checks_images"] = False
         stream.write(json.dumps({"config": config, "out": str(job.folder.path)}))
     threading.Thread(target=_listen, args=(process, lines, number), daemon=True).start()
     return _Running(job, process, log)
@@ -161,9 +164,16 @@ def _told(
     if code == BUSY:
         left.append(here.job)
         return
-    if here.log.stat().st_size == 0:
-        here.log.unlink()
+    if code == 0:
+        _remove_empty(here.log)
     yield Ended(here.job, None if code == 0 else _problem(here.log, code), here.log)
+
+
+def _remove_empty(log: Path) -> None:
+    # Another engine on the same folder may have removed it already.
+    with suppress(FileNotFoundError):
+        if log.stat().st_size == 0:
+            log.unlink()
 
 
 def _problem(log: Path, code: int) -> str:

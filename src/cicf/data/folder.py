@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cicf.core import DataError
 from cicf.data.domains import DomainDataset
-from cicf.data.items import Item, check_classes, dataset_of, readable
+from cicf.data.items import Item, Unreadable, check_classes, dataset_of, readable
 from cicf.data.tree import ENDINGS, walk
 
 __all__ = ["ENDINGS", "ONLY_DOMAIN", "load_folder"]
@@ -14,7 +14,7 @@ ONLY_DOMAIN = "all"
 
 
 def load_folder(
-    root: Path, *, skips_unreadable: bool = False, is_for_training: bool = True
+    root: Path, *, unreadable: Unreadable = "refused", is_for_training: bool = True
 ) -> DomainDataset:
     """Return the images below a folder, classes and domains in alphabetical order.
 
@@ -29,7 +29,7 @@ def load_folder(
             f"{root} holds no images as class/image.jpg or domain/class/image.jpg; "
             f"endings that count are {', '.join(ENDINGS)}"
         )
-    data = dataset_of(readable(found, root, skips_unreadable=skips_unreadable))
+    data = dataset_of(readable(found, root, unreadable=unreadable))
     if is_for_training:
         check_classes(data, root)
     return data

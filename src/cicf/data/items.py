@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -26,17 +26,23 @@ class Item(NamedTuple):
     """The hash of the file when it was imported; empty where none is known."""
 
 
-def readable(items: Sequence[Item], place: Path, *, skips_unreadable: bool) -> list[Item]:
+Unreadable = Literal["refused", "left out", "not looked for"]
+"""What becomes of images that cannot be read; looking for them means decoding each once."""
+
+
+def readable(items: Sequence[Item], place: Path, *, unreadable: Unreadable) -> list[Item]:
     """Return the items whose files can be read; broken ones are an error, or left out and counted.
 
     Every image is decoded once, so that training does not stop at a broken one. Where a hash is
     known it is compared instead, and a difference is always an error.
     """
+    if unreadable == "not looked for":
+        return list(items)
     for item in items:
         if item.sha256 and sha256_of(item.path) != item.sha256:
             raise has_changed(item.path)
     bad = set(unreadable_images([item.path for item in items if not item.sha256]))
-    if bad and not skips_unreadable:
+    if bad and unreadable == "refused":
         first = sorted(bad)[0]
         raise DataError(
             f"{len(bad)} of {len(items)} images cannot be read, the first is {first}; "

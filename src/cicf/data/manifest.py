@@ -10,7 +10,7 @@ from cicf.core import DataError
 from cicf.core.files import replacing
 from cicf.data.domains import DomainDataset, Part
 from cicf.data.folder import ONLY_DOMAIN
-from cicf.data.items import Item, check_classes, dataset_of, readable
+from cicf.data.items import Item, Unreadable, check_classes, dataset_of, readable
 
 MANIFEST = "manifest.csv"
 """The name of the manifest of an imported benchmark."""
@@ -39,7 +39,7 @@ class ManifestRow(NamedTuple):
 
 
 def load_manifest(
-    path: Path, *, skips_unreadable: bool = False, is_for_training: bool = True
+    path: Path, *, unreadable: Unreadable = "refused", is_for_training: bool = True
 ) -> DomainDataset:
     """Return the images that a manifest lists, classes and domains in alphabetical order.
 
@@ -47,7 +47,7 @@ def load_manifest(
     """
     items = manifest_items(path)
     check_files(items, path)
-    data = dataset_of(readable(items, path, skips_unreadable=skips_unreadable))
+    data = dataset_of(readable(items, path, unreadable=unreadable))
     if is_for_training:
         check_classes(data, path)
     return data

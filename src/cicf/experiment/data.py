@@ -15,6 +15,7 @@ from cicf.data.benchmarks import (
 from cicf.data.demo import demo_digits
 from cicf.data.domains import DomainDataset
 from cicf.data.folder import load_folder
+from cicf.data.items import Unreadable
 from cicf.data.manifest import load_manifest
 from cicf.experiment.presets import DEMO
 
@@ -26,15 +27,22 @@ class Loaded(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def load_data(config: DataConfig, *, is_for_training: bool = True) -> Loaded:
-    """Return the images that a config names; to train on, classes need two images each."""
+def load_data(
+    config: DataConfig, *, is_for_training: bool = True, checks_images: bool = True
+) -> Loaded:
+    """Return the images that a config names; to train on, classes need two images each.
 
+    Without `checks_images` they are not decoded first, unless that tells which are left out.
+    """
+    unreadable: Unreadable = "refused" if checks_images else "not looked for"
+    if config.skips_unreadable:
+        unreadable = "left out"
     if config.name == DEMO and config.root is None:
         return Loaded(demo_digits())
     if is_benchmark(config.name):
         known = benchmark(config.name)
         place = _place(known, config)
-        return Loaded(*load_benchmark(known, place, skips_unreadable=config.skips_unreadable))
+        return Loaded(*load_benchmark(known, place, unreadable=unreadable))
     path = (config.root or Path()) / config.name
     is_manifest = path.suffix.lower() in (".csv", ".jsonl")
     if not is_manifest and not path.is_dir():
@@ -44,9 +52,7 @@ def load_data(config: DataConfig, *, is_for_training: bool = True) -> Loaded:
             f"{did_you_mean(config.name, [DEMO, *benchmarks()])}"
         )
     load = load_manifest if is_manifest else load_folder
-    return Loaded(
-        load(path, skips_unreadable=config.skips_unreadable, is_for_training=is_for_training)
-    )
+    return Loaded(load(path, unreadable=unreadable, is_for_training=is_for_training))
 
 
 def _place(known: Benchmark, config: DataConfig) -> Path:

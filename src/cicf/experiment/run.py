@@ -37,7 +37,7 @@ def events(
     config: RunConfig, *, out: Path | None = None, resumes: bool = False
 ) -> Iterator[Event | RunFolder | Record]:
     """Run a config: yield its folder, then what training tells of, and the record at the end."""
-    loaded = load_data(config.data)
+    loaded = load_data(config.data, checks_images=config.machine.checks_images)
     fingerprint = fingerprint_of(loaded.data)
     run_id = config.run_id(fingerprint)
     folder = RunFolder(RUNS / run_id if out is None else out)

@@ -18,6 +18,8 @@ class MachineConfig(Frozen):
     """Processes that read and augment images; 0 to do it between the steps."""
     checkpoint_every: PositiveInt = 100
     """Steps between checkpoints; one is written after every epoch, too."""
+    checks_images: bool = True
+    """Whether every image is decoded once before training, so that it does not stop midway."""
     tensorboard: bool = False
     """Whether to write what metrics.jsonl has for TensorBoard, too."""
 

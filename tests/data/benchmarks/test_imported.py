@@ -50,7 +50,7 @@ def test_imported_image_that_changed_is_refused(tmp_path: Path) -> None:
     path = imported(tmp_path) / "photo" / "dog" / "00001.jpg"
     path.write_bytes(tiny(grey=9))
     with pytest.raises(DataError, match=f"{path} has changed since it was imported"):
-        load_benchmark(benchmark("pacs"), tmp_path, skips_unreadable=True)
+        load_benchmark(benchmark("pacs"), tmp_path, unreadable="left out")
 
 
 def test_imported_image_that_is_gone_is_refused(tmp_path: Path) -> None:

@@ -236,11 +236,11 @@ def test_broken_image_is_refused_or_left_out(tmp_path: Path) -> None:
     bad.write_bytes(tiny()[:100])
     with pytest.raises(DataError, match=f"1 of 56 images cannot be read, the first is {bad}"):
         load_benchmark(benchmark("pacs"), tmp_path)
-    data, _ = load_benchmark(benchmark("pacs"), tmp_path, skips_unreadable=True)
+    data, _ = load_benchmark(benchmark("pacs"), tmp_path, unreadable="left out")
     assert len(data) == 55
 
 
 def test_class_whose_only_image_is_broken_is_refused(tmp_path: Path) -> None:
     (pacs(tmp_path) / "sketch" / "dog" / "00001.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"domain 'sketch' in .* has no images of class 'dog'"):
-        load_benchmark(benchmark("pacs"), tmp_path, skips_unreadable=True)
+        load_benchmark(benchmark("pacs"), tmp_path, unreadable="left out")

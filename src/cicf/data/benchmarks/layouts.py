@@ -11,7 +11,7 @@ from cicf.data.benchmarks.image_tree import read_image_tree, some
 from cicf.data.benchmarks.imported import CheckedBytes, is_imported, read_imported
 from cicf.data.benchmarks.lists import list_files
 from cicf.data.domains import DomainDataset
-from cicf.data.items import Item, dataset_of, readable
+from cicf.data.items import Item, Unreadable, dataset_of, readable
 from cicf.data.manifest import MANIFEST, check_files, is_own_manifest, manifest_items
 from cicf.data.tree import Tree, walk
 
@@ -35,7 +35,7 @@ def read_benchmark(benchmark: Benchmark, root: Path) -> Found:
 
 
 def load_benchmark(
-    benchmark: Benchmark, root: Path, *, skips_unreadable: bool = False
+    benchmark: Benchmark, root: Path, *, unreadable: Unreadable = "refused"
 ) -> tuple[DomainDataset, tuple[str, ...]]:
     """Return a benchmark ready to train on, and notes on how it differs from the official one.
 
@@ -49,7 +49,7 @@ def load_benchmark(
         check_files(manifest_items(root / MANIFEST), root / MANIFEST)
     items = _ordered(benchmark, found.entries)
     _check_complete(benchmark, root, items)
-    items = readable(items, root, skips_unreadable=skips_unreadable)
+    items = readable(items, root, unreadable=unreadable)
     _check_complete(benchmark, root, items)
     off = differences(benchmark, counted((item.domain, item.label) for item in items))
     notes = [f"counts differ from the official ones: {'; '.join(off)}"] if off else []
