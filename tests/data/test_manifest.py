@@ -9,7 +9,7 @@ from tests.support.benchmarks import fill, tiny
 
 from cicf import DataError
 from cicf.data.domains import PARTS
-from cicf.data.items import sha256_of
+from cicf.data.hashes import sha256_of
 from cicf.data.manifest import ManifestRow, load_manifest, write_manifest
 
 

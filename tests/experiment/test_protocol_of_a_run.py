@@ -108,7 +108,7 @@ def test_images_are_looked_at_before_training_unless_told_not_to(
 
 
 def test_images_that_are_left_out_are_found_even_where_others_are_not_looked_at(
-    images: Path, tmp_path: Path
+    images: Path,
 ) -> None:
     broken = next((images / "photo" / "left").iterdir())
     broken.write_bytes(broken.read_bytes()[:60])

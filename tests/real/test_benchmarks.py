@@ -1,44 +1,61 @@
 """The real PACS and the stand-in for Digits-DG, from their archives to data ready to train on."""
 
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from cicf.data.benchmarks.facts import benchmark
-from cicf.data.benchmarks.layouts import load_benchmark
+from tests.support.runs import SIZE, TINY
+
+import cicf
+from cicf.core import DataError
+from cicf.data.benchmarks import benchmark, load_benchmark
+from cicf.data.benchmarks.importing import Imported, import_benchmark
 from cicf.data.benchmarks.verify import Verification, verify
 from cicf.data.domains import PARTS
+from cicf.data.fingerprint import fingerprint
+from cicf.results import Record
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-def unpacked(name: str, into: Path) -> Path:
-    archive = Path(os.environ.get("CICF_DATA", "")) / name
-    if not archive.is_file():
-        pytest.skip(f"CICF_DATA names no folder with {name}")
-    with zipfile.ZipFile(archive) as files:
-        files.extractall(into)
-    return into
+def from_archive(name: str, archive: str, into: Path) -> Imported:
+    source = Path(os.environ.get("CICF_DATA", "")) / archive
+    if not source.is_file():
+        pytest.skip(f"CICF_DATA names no folder with {archive}")
+    return import_benchmark(benchmark(name), source, into, on_image=lambda *_: None)
 
 
 @pytest.fixture(scope="module")
-def pacs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all images of PACS and the lists of its authors."""
-    return unpacked("pacs_128.zip", tmp_path_factory.mktemp("pacs"))
+def pacs(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """Return PACS with the lists of its authors, imported from an archive."""
+    return from_archive("pacs", "pacs_128.zip", tmp_path_factory.mktemp("data") / "pacs")
 
 
 @pytest.fixture(scope="module")
-def verified_pacs(pacs: Path) -> Verification:
+def verified_pacs(pacs: Imported) -> Verification:
     """Return what is found of PACS."""
-    return verify(benchmark("pacs"), pacs)
+    return verify(benchmark("pacs"), pacs.folder)
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the stand-in for Digits-DG."""
-    return unpacked("digits_dg_rebuilt.zip", tmp_path_factory.mktemp("digits"))
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """Return the stand-in for Digits-DG, imported from an archive."""
+    folder = tmp_path_factory.mktemp("data") / "digits"
+    return from_archive("digits-dg-rebuilt", "digits_dg_rebuilt.zip", folder)
+
+
+def trained(name: str, target: str, folder: Path, out: Path) -> Record:
+    """Return a short run of plain training with the small network."""
+    over = {
+        "data": {"root": folder, "target": target, "image_size": SIZE, "normalise": "half"},
+        "model": {"name": TINY, "weights": "none"},
+        "method": {"name": "erm"},
+        "optim": {"lr": 0.1, "momentum": 0.9},
+        "outer": {"size": 84},
+        "epochs": 1,
+    }
+    return cicf.train(cicf.recipe(name, over, preset="cpu"), out=out)
 
 
 def test_pacs_is_complete(verified_pacs: Verification) -> None:
@@ -55,8 +72,8 @@ def test_lists_of_pacs_are_the_official_split(verified_pacs: Verification) -> No
     ]
 
 
-def test_lists_of_pacs_count_from_1(verified_pacs: Verification) -> None:
-    assert "labels in the list files count from 1" in verified_pacs.notes
+def test_lists_of_pacs_count_from_1(pacs: Imported) -> None:
+    assert pacs.notes == ("labels in the list files count from 1",)
 
 
 def test_sketches_are_jpeg_under_the_name_of_png(verified_pacs: Verification) -> None:
@@ -64,16 +81,42 @@ def test_sketches_are_jpeg_under_the_name_of_png(verified_pacs: Verification) ->
     assert [note.split()[0] for note in lying] == ["3929"]
 
 
-def test_pacs_is_ready_to_train_on(pacs: Path) -> None:
-    data, notes = load_benchmark(benchmark("pacs"), pacs)
-    assert notes == ("labels in the list files count from 1",)
+def test_pacs_is_ready_to_train_on(pacs: Imported) -> None:
+    data, notes = load_benchmark(benchmark("pacs"), pacs.folder)
+    assert notes == ()
+    assert fingerprint(data) == pacs.fingerprint
     assert data.without("sketch").y.bincount().tolist() == [957, 914, 813, 505, 724, 863, 1286]
     held = data.of("photo").part == PARTS.index("validation")
     assert data.of("photo").y[held].bincount().tolist() == [19, 21, 19, 19, 20, 29, 44]
 
 
-def test_rebuilt_digits_are_complete_and_split(digits: Path) -> None:
-    found = verify(benchmark("digits-dg-rebuilt"), digits)
+def test_pacs_is_trained_on_by_its_official_split(pacs: Imported, tmp_path: Path) -> None:
+    record = trained("pacs", "photo", pacs.folder, tmp_path / "run")
+    assert record.setup.sources == {"art_painting": 1840, "cartoon": 2107, "sketch": 3531}
+    assert record.setup.validation == {"art_painting": 208, "cartoon": 237, "sketch": 398}
+    assert record.setup.protocol.split == "the given lists"
+    assert record.setup.fingerprint == pacs.fingerprint
+    assert record.last.test is not None
+    assert record.last.test.theta["photo"].total == 1670
+    # The largest class of the sources has 17 % of the images.
+    assert record.accuracy("validation") > 20
+
+
+def test_rebuilt_digits_are_trained_on(digits: Imported, tmp_path: Path) -> None:
+    record = trained("digits-dg-rebuilt", "mnist_m", digits.folder, tmp_path / "run")
+    assert record.setup.sources == {"mnist": 4800, "svhn": 4800, "syn": 4800}
+    assert record.last.test is not None
+    assert record.last.test.theta["mnist_m"].total == 6000
+    assert record.accuracy("validation") > 10
+
+
+def test_rebuilt_digits_do_not_pass_for_the_official_ones(digits: Imported) -> None:
+    with pytest.raises(DataError, match="holds 'digits-dg-rebuilt', imported under that name"):
+        load_benchmark(benchmark("digits-dg"), digits.folder)
+
+
+def test_rebuilt_digits_are_complete_and_split(digits: Imported) -> None:
+    found = verify(benchmark("digits-dg-rebuilt"), digits.folder)
     assert (found.problems, found.notes) == ((), ())
     assert sum(row.found for row in found.rows) == 24000
     assert [row.found for row in found.parts] == [4800, 1200] * 4

@@ -4,6 +4,7 @@ import hashlib
 import os
 
 from cicf.data.domains import DomainDataset
+from cicf.data.hashes import sha256_of
 from cicf.data.images import ImageFiles
 
 
@@ -16,9 +17,8 @@ def fingerprint(data: DomainDataset) -> str:
             found.update(labels.numpy().tobytes())
     if isinstance(data.images, ImageFiles):
         for path in data.images.paths:
-            content = path.read_bytes()
-            found.update(os.fsencode(path.name) + b"\0" + str(len(content)).encode())
-            found.update(hashlib.sha256(content).digest())
+            found.update(os.fsencode(path.name) + b"\0" + str(path.stat().st_size).encode())
+            found.update(bytes.fromhex(sha256_of(path)))
     else:
         found.update(data.images.numpy().tobytes())
     return found.hexdigest()[:16]

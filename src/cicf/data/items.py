@@ -1,6 +1,5 @@
 """Image files with what is said of each: checked one by one, then made a data set."""
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 
 from cicf.core import DataError
 from cicf.data.domains import PARTS, DomainDataset, Part
+from cicf.data.hashes import sha256_of
 from cicf.data.images import ImageFiles, unreadable_images
 
 _log = logging.getLogger(__name__)
@@ -91,12 +91,6 @@ def check_classes(data: DomainDataset, place: Path) -> None:
             f"class {name!r} of {place} has one image; give it at least two, one to train on and "
             "one to validate with"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """Return the hash of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def has_changed(path: Path) -> DataError:

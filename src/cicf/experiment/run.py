@@ -74,13 +74,16 @@ def _run(
         if not folder.checkpoints.exists():
             folder.discard()
         raise
+    last = best = _tested(trainer.epochs[-1], "last", plan, folder, config.machine)
+    if trainer.best.epoch != last.epoch:
+        best = _tested(trainer.best, "best", plan, folder, config.machine)
     record = Record(
         run_id=run_id,
         config=config.identity(),
         setup=folder.setup(),
         deploy=plan.deploy,
-        last=_tested(trainer.epochs[-1], "last", plan, folder, config.machine),
-        best=_tested(trainer.best, "best", plan, folder, config.machine),
+        last=last,
+        best=best,
         epochs=tuple(
             _tested(each, each.epoch, plan, folder, config.machine)
             for each in (trainer.epochs if config.keeps_epochs else ())

@@ -16,7 +16,7 @@ from cicf import DataError
 from cicf.data.benchmarks.facts import benchmark
 from cicf.data.benchmarks.layouts import load_benchmark, read_benchmark
 from cicf.data.domains import PARTS
-from cicf.data.items import sha256_of
+from cicf.data.hashes import sha256_of
 from cicf.data.manifest import ManifestRow, write_manifest
 
 
