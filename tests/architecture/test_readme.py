@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from tests.support.runs import run_cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -79,7 +80,7 @@ def test_make_test_runs_the_checks_and_the_tests() -> None:
 
 
 @pytest.mark.slow
-def test_commands_for_own_images_run_one_after_the_other(tmp_path: Path) -> None:
+def test_commands_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = torch.Generator().manual_seed(0)
     for domain in ("photo", "sketch"):
         for label in ("cat", "dog"):
@@ -90,14 +91,15 @@ def test_commands_for_own_images_run_one_after_the_other(tmp_path: Path) -> None
                 Image.fromarray(pixels.numpy()).save(path)
     Image.fromarray(pixels.numpy()).save(tmp_path / "new.jpg")
     downloaded_weights(tmp_path / "home")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
     write_pacs(tmp_path / "PACS.zip")
     for command in OWN:
         words = [*command.split(), *SHORTER.get(command.split()[1], ())]
-        found = run(words, tmp_path, PATH=path, TORCH_HOME=str(tmp_path / "home"))
+        ended = run_cli(*words[1:])
         # Of PACS there are a few images only, which is what verify is for.
         expected = 1 if "verify" in words else 0
-        assert found.returncode == expected, (command, found.stdout + found.stderr)
+        assert ended.code == expected, (command, ended)
     for name in ("looks.png", "model.onnx", "runs/first/model.safetensors"):
         assert (tmp_path / name).stat().st_size > 0
     assert len(list((tmp_path / "runs" / "pacs").glob("pacs-*/result.json"))) == 1

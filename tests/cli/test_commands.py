@@ -72,7 +72,7 @@ def test_train_prints_the_record_that_it_leaves(folder: Path) -> None:
     record = json.loads((folder / "printed.json").read_text())
     assert record.pop("folder") == str(folder / "run")
     assert record == result(folder)
-    assert record["setup"]["target"] == "sketch"
+    assert record["setup"]["protocol"]["tested"] == ["sketch"]
     assert record["config"]["model"]["name"] == TINY
 
 

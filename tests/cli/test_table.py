@@ -37,7 +37,7 @@ def test_prints_a_table_of_all_runs_below_a_folder(runs: Path) -> None:
     ended = call(runs)
     assert ended.exit_code == 0
     assert ended.stdout.startswith("pacs, resnet18: accuracy in %\n")
-    assert "70.5 ± 0.7" in ended.stdout
+    assert "70.5±0.7 (2)" in ended.stdout
     assert ended.stderr == ""
 
 

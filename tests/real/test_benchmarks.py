@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from tests.support.runs import SIZE, TINY
 
 import cicf

@@ -91,6 +91,8 @@ def bench(
     _print_plan(console, todo, left, costs, num_jobs=jobs, where=where)
     if dry_run:
         return
+    if costs and all(cost.problem is not None for cost in costs.values()):
+        raise ConfigError(f"none of the runs can be done: {next(iter(costs.values())).problem}")
     weights = {job.label: costs[job.kind].seconds for job in left}
     with closing(execute(left, num_jobs=jobs, logs=where / "logs")) as events:
         failures = watched(events, weights, console)

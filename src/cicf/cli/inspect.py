@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cicf.cli.show import print_json, print_line, print_scores, print_table
+from cicf.cli.show import NAMES, print_json, print_line, print_scores, print_table
 from cicf.core.errors import ConfigError, did_you_mean
 
 Run = Annotated[
@@ -36,6 +36,7 @@ def evaluate(
 ) -> None:
     """Score a trained network on images with labels, domain by domain."""
     from cicf.config import DataConfig
+    from cicf.data.fingerprint import fingerprint
     from cicf.experiment import open_run
     from cicf.experiment.data import load_data
 
@@ -43,6 +44,10 @@ def evaluate(
     chosen = DataConfig(name=data, root=root, skips_unreadable=skip_unreadable)
     found = load_data(chosen, is_for_training=False).data
     print_scores(f"{run} on {data}", loaded.scores(found), as_json=json)
+    if not json:
+        network = f"{checkpoint} epoch, {NAMES[loaded.config.method.deploy]}"
+        trained = f"trained by {loaded.setup.protocol.kind}; data {loaded.setup.fingerprint}"
+        print_line(f"network: {network}, {trained}; scored on data {fingerprint(found)}")
 
 
 def predict(

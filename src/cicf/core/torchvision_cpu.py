@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from types import ModuleType
 
 import torch
 
@@ -9,6 +10,15 @@ _MISSING_OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
+
+
+def torchvision(part: str) -> ModuleType:
+    """Return a part of torchvision, such as `models`.
+
+    It is imported where it is needed, because that takes as long as importing torch.
+    """
+    import_torchvision()
+    return importlib.import_module(f"torchvision.{part}")
 
 
 def import_torchvision() -> None:

@@ -7,8 +7,6 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from cicf.core import ConfigError, DataError
@@ -82,6 +80,9 @@ def _groups(
 
 
 def _k_means(x: Float[np.ndarray, "n d"], k: int, random_state: int) -> Int[np.ndarray, " n"]:
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
         # Fewer different images than clusters: the clusters that stay empty are dropped below.
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from cicf.core import ConfigError
@@ -94,6 +93,8 @@ def _backgrounds(
     confounder: Int[Tensor, " n"], stream: torch.Generator
 ) -> Float[Tensor, "n 3 32 32"]:
     """Return patches of two photographs, cut from one of ten strips."""
+    from sklearn.datasets import load_sample_images
+
     photos = (
         torch.tensor(np.concatenate(load_sample_images().images, axis=1)).permute(2, 0, 1) / 255
     )

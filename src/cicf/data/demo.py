@@ -8,13 +8,11 @@ and colours, with neighbours and blur; `outline` is a thin dark contour on tinte
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
-from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor
 
 from cicf.core.streams import generator
@@ -58,6 +56,8 @@ def demo_digits(seed: int = 0) -> DomainDataset:
 
 def handwritten_digits() -> tuple[Float[Tensor, "n 32 32"], Int[Tensor, " n"]]:
     """Return scikit-learn's digits as ink in [0, 1], scaled from 8x8 to 32x32, and their labels."""
+    from sklearn.datasets import load_digits
+
     digits = load_digits()
     ink = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16
     ink = F.interpolate(ink, (28, 28), mode="bicubic", align_corners=False).clamp(0, 1)
@@ -66,6 +66,8 @@ def handwritten_digits() -> tuple[Float[Tensor, "n 32 32"], Int[Tensor, " n"]]:
 
 def photo_patches(count: int, stream: torch.Generator) -> Float[Tensor, "n 3 32 32"]:
     """Return random patches of scikit-learn's two photographs, in [0, 1]."""
+    from sklearn.datasets import load_sample_images
+
     photos = torch.tensor(np.stack(load_sample_images().images)).permute(0, 3, 1, 2) / 255
     _, _, height, width = photos.shape
     which = torch.randint(len(photos), (count,), generator=stream)
@@ -115,7 +117,7 @@ def _print(
     def whole(count: int) -> int:
         return int(torch.randint(count, (), generator=stream))
 
-    folder = Path(mpl.get_data_path()) / "fonts" / "ttf"
+    folder = _fonts()
     font = ImageFont.truetype(folder / f"{FONTS[whole(len(FONTS))]}.ttf", 22 + whole(7))
     paper, ink = _apart(stream)
     centre = SIDE / 2 + uniform(-2.0, 2.0), SIDE / 2 + uniform(-2.0, 2.0)
@@ -142,3 +144,9 @@ def _apart(stream: torch.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if int((colours[0] - colours[1]).abs().sum()) > 200:
             first, second = (tuple(colour) for colour in colours.tolist())
             return first, second
+
+
+def _fonts() -> Path:
+    import matplotlib as mpl
+
+    return Path(mpl.get_data_path()) / "fonts" / "ttf"

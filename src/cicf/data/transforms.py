@@ -9,11 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from cicf.core.streams import generator, stream_seed
-from cicf.core.torchvision_cpu import import_torchvision
-
-import_torchvision()
-
-from torchvision.transforms import v2  # noqa: E402
+from cicf.core.torchvision_cpu import torchvision
 
 Augment = Literal["none", "basic", "autoaugment"]
 """`basic`: a flip and a translation, each in half of the images. `autoaugment`: these, then one
@@ -53,7 +49,8 @@ class Transform:
             # torchvision draws from the global state, which is lent to it for the time of the call.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(stream_seed(seed, "autoaugment"))
-                image = v2.AutoAugment(_policy(self.policy))(image)
+                v2 = torchvision("transforms.v2")
+                image = v2.AutoAugment(v2.AutoAugmentPolicy(self.policy))(image)
         return self._normalised(image)
 
     def evaluation(self, image: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 s s"]:
@@ -84,7 +81,3 @@ def _resized(
         image[None].float(), shape, mode="bilinear", antialias=True, align_corners=False
     )
     return found[0].round().clamp(0, 255).to(torch.uint8)
-
-
-def _policy(name: Policy) -> v2.AutoAugmentPolicy:
-    return v2.AutoAugmentPolicy(name)

@@ -6,11 +6,11 @@ from itertools import accumulate
 
 import torch
 from torch import nn
-from torchvision import models
 
 from cicf.core import ConfigError, did_you_mean
 from cicf.core.imported import imported
 from cicf.core.modes import evaluating
+from cicf.core.torchvision_cpu import torchvision
 from cicf.models.digits_cnn import DigitsCnn
 from cicf.models.split import SplitModel, modules_until
 
@@ -46,11 +46,21 @@ _ALEXNET = (
     ("features.10", "features.11", "features.12"),
     ("avgpool", *(f"classifier.{i}" for i in range(6))),
 )
+
+
+def _of_torchvision(name: str) -> Builder:
+    def build(num_classes: int) -> nn.Module:
+        network: nn.Module = torchvision("models").get_model(name, num_classes=num_classes)
+        return network
+
+    return build
+
+
 ARCHITECTURES: dict[str, Architecture] = {
     "digits_cnn": Architecture(DigitsCnn, tuple((f"block{i}",) for i in range(1, 5)), 32),
-    "resnet18": Architecture(lambda c: models.resnet18(num_classes=c), _RESNET, 224),
-    "resnet50": Architecture(lambda c: models.resnet50(num_classes=c), _RESNET, 224),
-    "alexnet": Architecture(lambda c: models.alexnet(num_classes=c), _ALEXNET, 224),
+    "resnet18": Architecture(_of_torchvision("resnet18"), _RESNET, 224),
+    "resnet50": Architecture(_of_torchvision("resnet50"), _RESNET, 224),
+    "alexnet": Architecture(_of_torchvision("alexnet"), _ALEXNET, 224),
 }
 
 
@@ -93,6 +103,7 @@ def _built(name: str, num_classes: int) -> nn.Module:
 def _builder(name: str) -> Builder:
     if ":" in name:
         return _own_builder(name)
+    models = torchvision("models")
     names = models.list_models(module=models)
     if name not in names:
         hint = did_you_mean(name, [*ARCHITECTURES, *names])

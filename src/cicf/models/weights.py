@@ -12,9 +12,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torchvision import models
 
 from cicf.core import ConfigError, DataError, did_you_mean
+from cicf.core.torchvision_cpu import torchvision
 
 NONE, IMAGENET = "none", "imagenet"
 
@@ -114,6 +114,7 @@ def _unwrapped(content: object, path: Path) -> Mapping[str, Tensor]:
 
 
 def _imagenet(name: str) -> Mapping[str, Tensor]:
+    models = torchvision("models")
     if name not in models.list_models(module=models):
         raise ConfigError(
             f"weights='imagenet' exist for the models of torchvision, not for {name}; use 'none', "

@@ -8,7 +8,7 @@ from cicf.results.table import Cell, ComparedRow, Interval, Row, Table
 AVERAGE = "Avg."
 NOTHING = "–"
 """What stands where there is no number."""
-N_NOTE = "n: seeds of the cell; of an average those that have all domains"
+N_NOTE = "in brackets: seeds of the cell; of an average those that have all domains"
 
 
 class Item(NamedTuple):
@@ -43,8 +43,7 @@ class Grid(NamedTuple):
 def grids(table: Table) -> Iterator[Grid]:
     """Yield the accuracies, and the paired differences where rows are compared."""
     lines = tuple(line for row in table.rows for line in _lines(table, row))
-    notes = [N_NOTE] if _shows_n(table) else []
-    yield Grid(table.title, _head(table), lines, (*table.footnotes, *notes))
+    yield Grid(table.title, _head(table), lines, (*table.footnotes, N_NOTE))
     if table.comparison is not None and table.comparison.rows:
         compared = tuple(_compared(table, row) for row in table.comparison.rows)
         title = f"{table.title}, paired differences"
@@ -65,29 +64,20 @@ def _lines(table: Table, row: Row) -> Iterator[Line]:
     cells: list[Cell | None] = [row.cells.get(column) for column in table.columns]
     if table.has_average:
         cells.append(row.average)
-    ours = tuple(_ours(cell, shows_n=_shows_n(table)) for cell in cells)
+    ours = tuple(_ours(cell) for cell in cells)
     yield Line("ours", row.label, ours)
     if any(cell is not None and cell.published is not None for cell in cells):
         yield Line("paper", "paper", tuple(Item(_paper(cell)) for cell in cells))
         yield Line("paper", "difference", tuple(Item(_difference(cell)) for cell in cells))
 
 
-def _shows_n(table: Table) -> bool:
-    """Tell whether cells differ in their number of seeds, so that each has to say its own."""
-    cells = [cell for row in table.rows for cell in row.cells.values()]
-    cells += [row.average for row in table.rows if row.average is not None]
-    return len({cell.n for cell in cells}) > 1
-
-
-def _ours(cell: Cell | None, *, shows_n: bool) -> Item:
+def _ours(cell: Cell | None) -> Item:
     if cell is None:
         return Item(NOTHING)
     text = f"{cell.mean:.1f}"
     if cell.std is not None:
         text += f" ± {cell.std:.1f}"
-    if shows_n:
-        text += f" (n={cell.n})"
-    return Item(text, cell.is_best)
+    return Item(f"{text} ({cell.n})", cell.is_best)
 
 
 def _paper(cell: Cell | None) -> str:
@@ -114,5 +104,5 @@ def _interval(cell: Interval | None) -> str:
     if cell is None:
         return NOTHING
     if cell.low is None or cell.high is None:
-        return f"{signed(cell.mean)} (n={cell.n})"
+        return f"{signed(cell.mean)} ({cell.n})"
     return f"{signed(cell.mean)} [{signed(cell.low)}, {signed(cell.high)}]"

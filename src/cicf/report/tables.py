@@ -74,8 +74,8 @@ def _text(grid: Grid) -> str:
 
 
 def _two_lines(item: Item) -> str:
-    """Return a field with its interval or its seeds below; beside it they would be too wide."""
-    text = item.text.replace(" [", "\n[").replace(" (n=", "\n(n=")
+    """Return a field as narrow as it gets, with its interval below."""
+    text = item.text.replace(" [", "\n[").replace(" ± ", "±")
     return f"{_MARK}{text}" if item.is_best else text
 
 

@@ -74,9 +74,12 @@ class Protocol(Frozen):
     @property
     def kind(self) -> str:
         """Return the protocol in words, without the domains: what runs of one row share."""
-        scored = f"{self.part} of the target" if self.tested else "source validation only"
-        if self.name == "single-source":
-            scored = f"{self.part} of the other domains"
+        places = {
+            "leave-one-domain-out": "of the target",
+            "single-source": "of the other domains",
+            "hold-out": "of all domains",
+        }
+        scored = f"{self.part} {places[self.name]}" if self.tested else "source validation only"
         return f"{self.name}; sources split by {self.split}; {scored}"
 
 

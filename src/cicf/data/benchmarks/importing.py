@@ -17,7 +17,7 @@ from cicf.core.files import new_folder, write_text
 from cicf.data.benchmarks.archives import extract, is_archive
 from cicf.data.benchmarks.containers import container_files
 from cicf.data.benchmarks.counts import counted, differences
-from cicf.data.benchmarks.entries import Entry, Found
+from cicf.data.benchmarks.entries import Entry, FileBytes, Found
 from cicf.data.benchmarks.facts import Benchmark
 from cicf.data.benchmarks.imported import RECORD
 from cicf.data.benchmarks.layouts import load_benchmark, read_benchmark
@@ -72,7 +72,14 @@ def import_benchmark(
             found = read_benchmark(benchmark, place)
             _check_complete(benchmark, source, found.entries)
             found = _without(found, place, source)
-            return _written(benchmark, found, dest, on_image, skips_unreadable=skips_unreadable)
+            return _written(
+                benchmark,
+                found,
+                dest,
+                on_image,
+                skips_unreadable=skips_unreadable,
+                moves=place != source,
+            )
         except DataError as error:
             # What was unpacked is gone when this is read.
             raise DataError(str(error).replace(str(place), str(source))) from error
@@ -191,10 +198,16 @@ def _without(found: Found, place: Path, source: Path) -> Found:
 
 
 def _written(
-    benchmark: Benchmark, found: Found, dest: Path, on_image: Progress, *, skips_unreadable: bool
+    benchmark: Benchmark,
+    found: Found,
+    dest: Path,
+    on_image: Progress,
+    *,
+    skips_unreadable: bool,
+    moves: bool,
 ) -> Imported:
     with new_folder(dest) as folder:
-        rows, bad = _copied(found.entries, folder, on_image)
+        rows, bad = _copied(found.entries, folder, on_image, moves=moves)
         if bad:
             _check_readable(benchmark, bad, len(found.entries), skips_unreadable=skips_unreadable)
         write_manifest(folder, rows)
@@ -216,7 +229,7 @@ def _written(
 
 
 def _copied(
-    entries: Sequence[Entry], folder: Path, on_image: Progress
+    entries: Sequence[Entry], folder: Path, on_image: Progress, *, moves: bool
 ) -> tuple[list[ManifestRow], list[str]]:
     """Write the images; return the manifest, and by their own names those that do not decode."""
     rows, bad = [], []
@@ -228,13 +241,21 @@ def _copied(
         if not is_image(content):
             bad.append(f"{entry.domain}/{entry.label}/{entry.name}")
         else:
-            file.write_bytes(content)
+            _place(entry, content, file, moves=moves)
             sha256 = hashlib.sha256(content).hexdigest()
             rows.append(
                 ManifestRow(path.as_posix(), entry.label, entry.domain, entry.part or "", sha256)
             )
         on_image("importing", done, len(entries))
     return rows, bad
+
+
+def _place(entry: Entry, content: bytes, file: Path, *, moves: bool) -> None:
+    """Write an image, or move it where it lies in a file that was unpacked for this only."""
+    if moves and isinstance(entry.image, FileBytes):
+        entry.image.path.replace(file)
+    else:
+        file.write_bytes(content)
 
 
 def _names(entries: Sequence[Entry]) -> list[str]:
