@@ -142,6 +142,13 @@ def test_the_default_of_one_batch_leaves_room_for_the_other(
     assert make_samplers(Sampling(tasks), data, sizes, strata=None, seed=0).tasks == len(domains)
 
 
+def test_a_batch_that_leaves_one_image_a_task_is_taken_at_its_word() -> None:
+    data = dataset(21, 21)
+    sizes = batch_sizes(Sampling("within"), data, inner=None, outer=40)
+    assert (sizes.inner, sizes.outer) == (2, 40)
+    assert make_samplers(Sampling("within"), data, sizes, strata=None, seed=0).tasks == 2
+
+
 def test_within_a_large_inner_batch_leaves_the_rest_of_the_domains_to_the_outer_one() -> None:
     sizes = batch_sizes(Sampling("within"), dataset(500, 85), inner=160, outer=None)
     assert sizes.outer == 10  # 2 · 85 − 160

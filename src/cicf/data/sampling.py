@@ -80,8 +80,8 @@ def batch_sizes(
             )
     most_inner, most_outer = most
     room = _task_room(sampling, data) if sampling.needs_domains else _room(count)
-    found_outer = outer or max(room.least, min(most_outer, room.outer, room.both - (inner or 0)))
-    found_inner = inner or max(room.least, min(most_inner, room.inner, room.both - found_outer))
+    found_outer = outer or room.fitting(min(most_outer, room.outer), beside=inner or 0)
+    found_inner = inner or room.fitting(min(most_inner, room.inner), beside=found_outer)
     notes = []
     if outer is None and found_outer < most_outer:
         notes.append(_note("outer", found_outer, most_outer, room))
@@ -155,6 +155,11 @@ class _Room(NamedTuple):
     outer: int
     both: int
     reason: str
+
+    def fitting(self, size: int, *, beside: int) -> int:
+        """Return the size of one batch, such that both fit; `beside` is that of the other."""
+        left = self.both - beside
+        return max(min(self.least, left), min(size, left), 1)
 
 
 def _room(count: int) -> _Room:

@@ -5,17 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cicf.core import DataError
+from cicf.data.benchmarks.dest import check_new, cleared, scratch, told_if_full
 from cicf.data.benchmarks.extras import needs_extra_data
 from cicf.data.benchmarks.facts import Benchmark
-from cicf.data.benchmarks.importing import (
-    Imported,
-    Progress,
-    check_new,
-    cleared,
-    import_benchmark,
-    scratch,
-    told_if_full,
-)
+from cicf.data.benchmarks.importing import Imported, Progress, import_benchmark
 
 SECONDS_TO_ANSWER = 10.0
 

@@ -1,6 +1,5 @@
 """Import of a benchmark: from whatever it arrived as, to one layout with a manifest of hashes."""
 
-import errno
 import hashlib
 import json
 import os
@@ -8,7 +7,7 @@ import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
@@ -17,6 +16,7 @@ from cicf.core.files import new_folder, write_text
 from cicf.data.benchmarks.archives import extract, is_archive
 from cicf.data.benchmarks.containers import container_files
 from cicf.data.benchmarks.counts import counted, differences
+from cicf.data.benchmarks.dest import check_new, cleared, scratch, told_if_full
 from cicf.data.benchmarks.entries import Entry, FileBytes, Found
 from cicf.data.benchmarks.facts import Benchmark
 from cicf.data.benchmarks.imported import RECORD
@@ -30,7 +30,6 @@ Progress = Callable[[str, int, int], None]
 """Is told what is going on, how many files are done, and of how many."""
 LISTS = (".txt", ".csv")
 """Endings of the files that may say, beside an archive, what split its images are of."""
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,51 +82,6 @@ def import_benchmark(
         except DataError as error:
             # What was unpacked is gone when this is read.
             raise DataError(str(error).replace(str(place), str(source))) from error
-
-
-def check_new(dest: Path) -> None:
-    """Refuse a place where something is already."""
-    if dest.is_symlink() or dest.is_file() or (dest.is_dir() and any(dest.iterdir())):
-        raise DataError(f"{dest} exists and is not empty; name a folder that does not exist yet")
-
-
-@contextmanager
-def scratch(dest: Path, what: str) -> Iterator[Path]:
-    """Give a folder beside `dest` that is there for as long as it is needed."""
-    path = dest.with_name(f".{dest.name}.{os.getpid()}.{what}")
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def cleared(dest: Path) -> Iterator[None]:
-    """Remove the folders above `dest` that were made for it, if it does not come to be."""
-    missing = [path for path in dest.parents if not path.exists()]
-    try:
-        yield
-    finally:
-        if not dest.exists():
-            with suppress(OSError):  # it was never made, or somebody else uses it by now
-                for path in missing:
-                    path.rmdir()
-
-
-@contextmanager
-def told_if_full(dest: Path) -> Iterator[None]:
-    """Say in a sentence that the disk is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise DataError(
-            f"there is no room for {dest} ({error.strerror}), so nothing was left there; make "
-            "room, or name a folder on another disk"
-        ) from error
 
 
 def _check_places(source: Path, dest: Path) -> None:
