@@ -155,7 +155,7 @@ def test_text_has_intervals_of_the_paired_differences() -> None:
     text = render(tables(against="erm"), "text").split("paired differences", 1)[1]
     (line,) = [line for line in text.splitlines() if line.startswith("ERM+CICF vs ERM")]
     assert line.split()[-5:] == ["+2.0"] * 5
-    assert text.count("[+2.0, +2.0]") == 5
+    assert text.count("[+2.00, +2.00]") == 5
 
 
 def test_a_difference_that_rounds_to_zero_has_no_sign() -> None:

@@ -50,9 +50,9 @@ def grids(table: Table) -> Iterator[Grid]:
         yield Grid(title, _head(table), compared, table.comparison.footnotes)
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 1) -> str:
     """Return a difference with its sign; what rounds to zero has none."""
-    text = f"{value:+.1f}"
+    text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text
 
 
@@ -105,4 +105,5 @@ def _interval(cell: Interval | None) -> str:
         return NOTHING
     if cell.low is None or cell.high is None:
         return f"{signed(cell.mean)} ({cell.n})"
-    return f"{signed(cell.mean)} [{signed(cell.low)}, {signed(cell.high)}]"
+    # With more digits than the mean, so that one sees on which side of zero an end lies.
+    return f"{signed(cell.mean)} [{signed(cell.low, 2)}, {signed(cell.high, 2)}]"
