@@ -180,7 +180,7 @@ class RunConfig(Frozen):
         """Return a name: words to know the run by, and a hash of what decides the outcome."""
         text = json.dumps([self.identity(), fingerprint], sort_keys=True)
         words = [
-            Path(self.data.name).name,
+            Path(self.data.name).name or Path(self.data.name).resolve().name,
             self.data.target,
             self.data.source and f"from-{self.data.source}",
             self.method.name.rpartition(":")[2],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.support.bench import TRACE
 from tests.support.tiny import config, write_images
 
@@ -193,3 +194,48 @@ def test_estimate_says_what_cannot_be_run(images: Path, tmp_path: Path) -> None:
     (found,) = estimate([run], load_data(run.config.data)).values()
     assert found.problem is not None
     assert "'moon' is no domain" in found.problem
+
+
+def test_estimate_goes_on_to_a_domain_that_can_be_trained_on(images: Path, tmp_path: Path) -> None:
+    runs = [job(images, tmp_path / "out", data={"target": name}) for name in ("moon", "art")]
+    (found,) = estimate(runs, load_data(runs[0].config.data)).values()
+    assert found.problem is None
+
+
+def test_estimate_leaves_the_random_state_alone(images: Path, tmp_path: Path) -> None:
+    run = job(images, tmp_path / "out")
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    estimate([run], load_data(run.config.data))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.slow
+def test_noise_of_other_programs_is_no_word_of_a_run_and_a_kill_is_told(
+    images: Path, tmp_path: Path, trace: Path
+) -> None:
+    run = job(images, tmp_path / "out", "NoisyConfig", epochs=50)
+    log = tmp_path / "logs" / f"{run.folder.path.name}.log"
+    log.parent.mkdir()
+    log.write_text("what went wrong another time\n")
+    for event in execute([run], num_jobs=1, logs=log.parent):
+        if isinstance(event, Moved) and event.step > 0 and not trace.exists():
+            trace.touch()
+    assert isinstance(event, Ended)
+    assert event.problem == "it was killed by signal 9; was there too little memory?"
+    assert b"\xff\xfe noise" in log.read_bytes()
+
+
+@pytest.mark.slow
+def test_run_that_was_taken_while_its_worker_got_ready_is_waited_for(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = job(images, tmp_path / "out")
+    # As if the other process had come after the look and before the worker.
+    looked = iter([False])
+    monkeypatch.setattr("cicf.bench.engine.is_locked", lambda path: next(looked, is_locked(path)))
+    with locked(run.folder.path):
+        events = execute([run], num_jobs=1, logs=tmp_path / "logs")
+        assert next(events) == Waiting((run,))
+        events.close()
+    assert not run.folder.has_run

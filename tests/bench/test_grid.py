@@ -75,3 +75,36 @@ def test_domain_that_the_data_do_not_have_is_refused() -> None:
 def test_data_of_one_domain_make_no_grid() -> None:
     with pytest.raises(ConfigError, match="one domain only, 'all'"):
         jobs(data="photos", known=("all",), preset="cpu")
+
+
+@pytest.mark.parametrize(
+    ("over", "option"),
+    [
+        ({"seed": 3}, "--seeds"),
+        ({"data": {"target": "photo"}}, "--targets"),
+        ({"data": {"source": "photo"}}, "--protocol single-source"),
+    ],
+)
+def test_what_a_grid_goes_through_cannot_be_set(over: Values, option: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot be set for a whole table; use {option}"):
+        jobs(over=over)
+
+
+def test_options_of_a_method_go_to_those_that_have_them() -> None:
+    over = {"method": {"alpha": 0.3, "scheme": "balanced", "deploy": "theta"}}
+    found = {job.config.method.name: job.config.method.model_dump() for job in jobs(over=over)}
+    assert "alpha" not in found["erm"]
+    assert (found["maml"]["alpha"], found["cicf"]["alpha"]) == (0.3, 0.3)
+    assert "scheme" not in found["maml"]
+    assert (found["cicf"]["scheme"], found["cicf"]["deploy"]) == ("balanced", "theta")
+
+
+def test_what_is_stored_is_said_for_the_method_that_is_named_with_it() -> None:
+    over = {"method": {"name": "cicf", "deploy": "theta_dagger"}}
+    found = {job.config.method.name: job.config.method.deploy for job in jobs(over=over)}
+    assert found == {"erm": "theta", "maml": "theta", "cicf": "theta_dagger"}
+
+
+def test_option_that_no_method_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"method\.alfa is no option of erm, maml, cicf; did you"):
+        jobs(over={"method": {"alfa": 0.3}})

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.bench import TRACE
@@ -109,6 +110,55 @@ def test_benchmark_without_its_images_is_refused(tmp_path: Path) -> None:
 
 
 def test_kind_that_cannot_run_is_told_before_the_runs(images: Path) -> None:
-    ended = bench(images, "--methods", "maml", "--protocol", "single-source", "--dry-run")
-    assert ended.code == 0
+    ended = bench(images, "--methods", "erm,maml", "--protocol", "single-source", "--dry-run")
+    assert ended.code == 0, ended.err
     assert "maml, basic: cannot run: " in ended.err
+
+
+@pytest.mark.slow
+def test_damaged_result_is_a_failure_and_names_what_to_remove(images: Path) -> None:
+    words = ("--methods", "erm", "--targets", "photo")
+    assert bench(images, *words).code == 0
+    (result,) = (images.parent / "out").glob("*/result.json")
+    result.write_text("garbage")
+    ended = bench(images, *words)
+    assert ended.code == 1
+    assert f"remove {result.parent} and run it again" in ended.err
+
+
+def test_file_of_a_preset_may_be_used_for_a_table_with_erm(images: Path, tmp_path: Path) -> None:
+    preset = run_cli("preset", "cpu", "--data", images, "--augment", "autoaugment")
+    (tmp_path / "cpu.toml").write_text(preset.out)
+    words = ("--config", tmp_path / "cpu.toml", "--methods", "erm,cicf", "--dry-run")
+    ended = bench(images, *words)
+    assert ended.code == 0, ended.err
+    assert "erm, autoaugment: " in ended.err
+    assert "cicf, autoaugment: " in ended.err
+
+
+def test_method_of_a_file_is_the_one_that_is_run(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("[method]\nname = 'cicf'\nalpha = 0.2\n")
+    ended = bench(images, "--config", tmp_path / "own.toml", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "2 runs in" in ended.err
+
+
+def test_nothing_that_can_run_is_a_mistake(images: Path) -> None:
+    ended = bench(images, "--methods", "maml", "--protocol", "single-source", "--dry-run")
+    assert ended.code == 2
+    assert "cicf: none of the runs can be done: each of the 1 tasks" in ended.err
+
+
+def test_network_that_breaks_is_told_with_the_plan(images: Path) -> None:
+    ended = bench(images, "--methods", "erm", "--set", "model.name=os:getpgid", "--dry-run")
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+
+
+def test_domain_whose_name_looks_like_markup_is_shown(tmp_path: Path, monkeypatch: Any) -> None:
+    images = folder_of_images(tmp_path / "photos", ("art", "q[bold]"), ("cat", "dog"), 6)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    ended = bench(images, "--methods", "erm", "--targets", "q[bold]")
+    assert ended.code == 0, ended.err
+    assert "q[bold]" in ended.err

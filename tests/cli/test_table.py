@@ -125,3 +125,13 @@ def test_a_refused_comparison_leaves_the_file_as_it_was(runs: Path, tmp_path: Pa
     ended = call(runs, "--compare", "nobody", "-o", file)
     assert isinstance(ended.exception, ResultError)
     assert file.read_text() == "before"
+
+
+def test_result_of_a_run_is_never_written_over(runs: Path) -> None:
+    result = next(runs.rglob("result.json"))
+    before = result.read_bytes()
+    for output in (result, result.parent / "table.txt"):
+        ended = run_cli("table", runs, "-o", output)
+        assert ended.code == 2
+        assert "lies in the folder of a run; name a file elsewhere" in ended.err
+    assert result.read_bytes() == before

@@ -1,10 +1,22 @@
 """Files that are there whole or not at all."""
 
+import os
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
-from cicf.core.files import new_folder, replacing, write_text
+from cicf.core.errors import BusyError
+from cicf.core.files import (
+    is_locked,
+    locked,
+    new_folder,
+    remove_abandoned,
+    remove_leftovers,
+    replacing,
+    write_text,
+)
 
 FAILURES = [RuntimeError, KeyboardInterrupt]
 
@@ -128,3 +140,62 @@ def test_what_a_killed_process_left_is_no_part_of_a_new_folder(tmp_path: Path) -
     with new_folder(path) as temporary:
         (temporary / "a").write_text("one")
     assert names(path) == ["a"]
+
+
+def test_lock_of_a_folder_that_was_removed_meanwhile_is_not_taken_from_its_next_owner(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    with locked(folder):
+        (folder / ".lock").unlink()
+        second = locked(folder)
+        second.__enter__()
+    assert is_locked(folder)
+    with pytest.raises(BusyError), locked(folder):
+        pass
+    second.__exit__(None, None, None)
+    assert not is_locked(folder)
+
+
+def test_looking_for_a_lock_does_not_keep_others_from_taking_it(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            is_locked(tmp_path)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for _ in range(200):
+            with locked(tmp_path):
+                (tmp_path / "kept").touch()
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def test_folder_in_which_nothing_came_to_be_is_gone_after_its_lock(tmp_path: Path) -> None:
+    with locked(tmp_path / "run"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_leftovers_of_our_own_are_removed(tmp_path: Path) -> None:
+    own, foreign = [".a.12.part.json", ".b.7.part"], [".config.123.json", ".x.1", ".lock"]
+    for name in (*own, *foreign):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(foreign)
+
+
+def test_what_a_process_that_is_gone_left_beside_a_place_is_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    dead, alive = f".pacs-unpacked.{gone.pid}.part", f".pacs.{os.getpid()}.part"
+    for name in (dead, alive, f".vlcs.{gone.pid}.part"):
+        (tmp_path / name).mkdir()
+    remove_abandoned(tmp_path / "pacs")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [alive, f".vlcs.{gone.pid}.part"]
+    )

@@ -94,7 +94,10 @@ def test_lines_of_json_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (["file,label", "a,b"], "has no column 'path'; its first line must name the columns"),
+        (
+            ["file,label", "a,b"],
+            "has no column 'path' but 'file', 'label'; its first line must name the columns",
+        ),
         (["path,class", "a,b"], "has no column 'label'"),
         ([], "has no column 'path'"),
         (["path,label"], "lists no image"),

@@ -387,7 +387,7 @@ def test_folder_that_holds_no_run_is_refused(images: Path, run: Path) -> None:
 def test_folder_whose_config_is_of_something_else_is_refused(images: Path, run: Path) -> None:
     run.mkdir()
     (run / "config.json").write_text("{")
-    assert_refused(train(images, run), run / "config.json", "is no JSON", "another folder")
+    assert_refused(train(images, run), run / "config.json", "is no JSON", "remove")
     assert contents(run) == {"config.json": b"{"}
 
 

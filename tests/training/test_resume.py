@@ -179,8 +179,8 @@ def test_what_killed_writers_left_is_removed(images: Path, tmp_path: Path) -> No
     run, folder = config(images, epochs=1), tmp_path / "run"
     interrupt(run, folder, after=3)
     (folder / "weights").mkdir(exist_ok=True)
-    (folder / "weights" / ".best-theta.123.safetensors").write_bytes(b"half")
-    (folder / ".setup.123.json").write_text("{")
+    (folder / "weights" / ".best-theta.123.part.safetensors").write_bytes(b"half")
+    (folder / ".setup.123.part.json").write_text("{")
     cicf.train(run, out=folder, resumes=True)
     assert list(folder.rglob(".*")) == []
 

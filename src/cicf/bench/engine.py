@@ -59,6 +59,8 @@ class _Running:
     job: Job
     process: subprocess.Popen[str]
     log: Path
+    start: int
+    """How long the log was before, from attempts that are over."""
     total: int | None = None
 
 
@@ -113,12 +115,15 @@ def _started(
 ) -> _Running:
     log = _log(job, logs)
     with log.open("a", encoding="utf-8") as errors:
+        start = errors.tell()
         process = subprocess.Popen(
             [sys.executable, "-c", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            encoding="utf-8",
+            errors="replace",
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             # An interrupt at the keyboard is for this process, which then stops its jobs.
             start_new_session=True,
@@ -130,18 +135,20 @@ def _started(
         config["machine"]["checks_images"] = False
         stream.write(json.dumps({"config": config, "out": str(job.folder.path)}))
     threading.Thread(target=_listen, args=(process, lines, number), daemon=True).start()
-    return _Running(job, process, log)
+    return _Running(job, process, log, start)
 
 
 def _listen(
     process: "subprocess.Popen[str]", lines: Queue[tuple[int, str | None]], number: int
 ) -> None:
     assert process.stdout is not None
-    with process.stdout as stream:
-        for line in stream:
-            lines.put((number, line))
-    process.wait()
-    lines.put((number, None))
+    try:
+        with process.stdout as stream:
+            for line in stream:
+                lines.put((number, line))
+    finally:
+        process.wait()
+        lines.put((number, None))
 
 
 def _told(
@@ -166,7 +173,7 @@ def _told(
         return
     if code == 0:
         _remove_empty(here.log)
-    yield Ended(here.job, None if code == 0 else _problem(here.log, code), here.log)
+    yield Ended(here.job, None if code == 0 else _problem(here, code), here.log)
 
 
 def _remove_empty(log: Path) -> None:
@@ -176,9 +183,11 @@ def _remove_empty(log: Path) -> None:
             log.unlink()
 
 
-def _problem(log: Path, code: int) -> str:
-    """Return the last line that a failed job left."""
-    text = log.read_text(errors="replace") if log.exists() else ""
+def _problem(here: _Running, code: int) -> str:
+    """Return the last line that a failed job left, or what ended it without one."""
+    if code < 0:
+        return f"it was killed by signal {-code}; was there too little memory?"
+    text = here.log.read_bytes()[here.start :].decode(errors="replace") if here.log.exists() else ""
     said = [line for line in text.splitlines() if line.strip()]
     return said[-1].strip() if said else f"ended with exit code {code} and no word"
 

@@ -4,9 +4,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
+
 from cicf.bench.grid import Job
 from cicf.core import CicfError
 from cicf.core.draw import on_device
+from cicf.core.replay import RandomSource
 from cicf.data.loader import Draws
 from cicf.data.sampling import make_samplers
 from cicf.data.strata import strata_of
@@ -39,13 +42,18 @@ def estimate(jobs: Iterable[Job], loaded: Loaded) -> dict[str, Estimate]:
     """Return the cost of a run for every kind among the jobs, measured on the first of the kind."""
     found: dict[str, Estimate] = {}
     for job in jobs:
-        if job.kind in found:
+        # A domain may have too few images for what others can be trained on.
+        if job.kind in found and found[job.kind].problem is None:
             continue
         try:
-            plan = make_plan(job.config, loaded, fingerprint="")
-            found[job.kind] = _measured(plan, job)
+            with RandomSource([job.config.machine.torch_device()]).unchanged():
+                plan = make_plan(job.config, loaded, fingerprint="")
+                found[job.kind] = _measured(plan, job)
         except CicfError as error:
             found[job.kind] = Estimate(0, 0.0, 0, problem=str(error))
+        except Exception as error:  # a network of the user's own, or too little memory
+            problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            found[job.kind] = Estimate(0, 0.0, 0, problem=problem)
     return found
 
 
@@ -63,6 +71,8 @@ def _measured(plan: Plan, job: Job) -> Estimate:
         began = time.perf_counter()
         plan.method.backward(on_device(draws[step], device))
         plan.model.zero_grad()
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
         seconds = time.perf_counter() - began
         if seconds > LONG:
             break

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cicf.config import RunConfig
+from cicf.config import RunConfig, method_kind
 from cicf.core import ConfigError, did_you_mean
 from cicf.data.benchmarks import benchmark, is_benchmark
 from cicf.experiment import merged, recipe
+from cicf.method import VirtualStepConfig
 from cicf.results.folder import RunFolder
 
 Protocol = Literal["leave-one-domain-out", "single-source"]
@@ -55,21 +56,53 @@ def make_jobs(
 
     `over` are values of the user's own, nested as the config is, laid over the preset.
     """
+    _check_free(over)
     option = "target" if grid.protocol == "leave-one-domain-out" else "source"
+    by_method = {method: _for_method(method, grid.methods, over) for method in grid.methods}
     jobs = {}
     for seed in range(grid.seeds):
         for domain in _domains(grid, known):
             for augment in grid.augments:
                 for method in grid.methods:
-                    own = {
-                        "data": {option: domain, "augment": augment},
-                        "method": {"name": method},
-                        "seed": seed,
-                    }
-                    config = recipe(grid.data, merged(over, own), preset=grid.preset)
+                    own = {"data": {option: domain, "augment": augment}, "seed": seed}
+                    values = merged({**over, "method": by_method[method]}, own)
+                    config = recipe(grid.data, values, preset=grid.preset)
                     run_id = config.run_id(fingerprint)
                     jobs[run_id] = Job(config, RunFolder(out / run_id))
     return list(jobs.values())
+
+
+def _check_free(over: Mapping[str, Any]) -> None:
+    """Refuse what a grid goes through by itself."""
+    data = over.get("data", {})
+    for name, value, option in (
+        ("seed", over.get("seed"), "--seeds"),
+        ("data.target", data.get("target"), "--targets"),
+        ("data.source", data.get("source"), "--protocol single-source"),
+    ):
+        if value is not None:
+            raise ConfigError(f"{name}={value!r} cannot be set for a whole table; use {option}")
+
+
+def _for_method(method: str, methods: Sequence[str], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's options of methods that this one has; those that none has are refused.
+
+    Which parameters are stored is said for the method that is named with it, or for those that
+    have a virtual step.
+    """
+    given = dict(over.get("method", {}))
+    named = given.pop("name", None)
+    known = {each: set(method_kind(each).model_fields) for each in methods}
+    for option in given:
+        if not any(option in names for names in known.values()):
+            every = sorted(set().union(*known.values()) - {"name"})
+            raise ConfigError(
+                f"method.{option} is no option of {', '.join(methods)}; "
+                f"{did_you_mean(option, every)}"
+            )
+    if named not in (None, method) or not issubclass(method_kind(method), VirtualStepConfig):
+        given.pop("deploy", None)
+    return {"name": method, **{k: v for k, v in given.items() if k in known[method]}}
 
 
 def _domains(grid: Grid, known: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ What goes wrong is told on the error stream, which the engine keeps as the log o
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -30,8 +31,9 @@ def main() -> int:
     # A user's own networks and methods are found as they are by the command that started this.
     sys.path.append("")
     job = json.load(sys.stdin)
-    # Whatever else a run prints belongs in its log.
-    output, sys.stdout = sys.stdout, sys.stderr
+    # Whatever else a run prints belongs in its log, also from C code and from other programs.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     try:
         _run(job, output)
     except BusyError:

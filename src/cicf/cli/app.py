@@ -2,7 +2,11 @@
 
 import io
 import logging
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -77,7 +81,8 @@ def main() -> None:
     # nothing there hides a module of ours.
     sys.path.append("")
     try:
-        app()
+        with _interruptible():
+            app()
     except CicfError as error:
         sys.exit(_told(str(error), code=2))
     except OSError as error:
@@ -87,6 +92,22 @@ def main() -> None:
         if ended.code == INTERRUPTED:
             _told("stopped; start the same command again, train with --resume", code=INTERRUPTED)
         raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let a request to end, or a terminal that closes, do what an interrupt does: tidy up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in old:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def _told(sentence: str, *, code: int) -> int:

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+from cicf.core.errors import DataError
 
 if TYPE_CHECKING:
     from cicf.bench import Ended, Moved
@@ -23,15 +26,18 @@ def watched(
     """
     from cicf.bench import Ended, Moved
 
+    # Names of a user's data may look like markup, and are none; the time left is never cut.
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+        BarColumn(bar_width=12),
+        TextColumn("{task.percentage:>3.0f} %", table_column=Column(min_width=5)),
+        TimeRemainingColumn(table_column=Column(min_width=7)),
+        TextColumn("{task.fields[said]}", markup=False, table_column=Column(min_width=10)),
     )
     failures = []
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, expand=True
+    ) as progress:
         bars = _Bars(progress, seconds)
         for event in events:
             if isinstance(event, Moved):
@@ -86,5 +92,8 @@ class _Bars:
 def _came_to(event: "Ended") -> str:
     if event.problem is not None:
         return f"failed: {event.problem}"
-    record = event.job.folder.record()
+    try:
+        record = event.job.folder.record()
+    except DataError as error:
+        return str(error)
     return f"{record.accuracy():.1f} %, source validation {record.accuracy('validation'):.1f} %"

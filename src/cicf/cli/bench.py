@@ -11,14 +11,15 @@ import typer
 from rich.console import Console
 
 from cicf.cli.bars import watched
-from cicf.cli.options import overrides
+from cicf.cli.options import Values, overrides
 from cicf.cli.show import error_console, print_line
-from cicf.core.errors import ConfigError
+from cicf.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from cicf.bench import Ended, Estimate, Job
 
 FAILED = 1
+METHODS = "erm,maml,cicf"
 Root = Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")]
 
 
@@ -27,10 +28,13 @@ def bench(
         str, typer.Argument(metavar="DATA", help="demo, a benchmark such as pacs, or a folder.")
     ],
     root: Root = None,
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "erm,maml,cicf",
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, separated by commas; by default erm,maml,cicf.")
+    ] = None,
     augment: Annotated[
-        str, typer.Option(help="basic, autoaugment, none, separated by commas.")
-    ] = "basic",
+        str | None,
+        typer.Option(help="basic, autoaugment, none, separated by commas; by default basic."),
+    ] = None,
     targets: Annotated[
         str, typer.Option(help="The domains to hold out in turn, separated by commas, or all.")
     ] = "all",
@@ -69,15 +73,15 @@ def bench(
     over = overrides(named=named, settings=set_ or [], file=config)
     grid = Grid(
         data=data,
-        methods=_words(methods, "--methods"),
-        augments=_words(augment, "--augment"),
+        methods=_words(methods or _given(over, "method", "name") or METHODS, "--methods"),
+        augments=_words(augment or _given(over, "data", "augment") or "basic", "--augment"),
         domains=() if targets == "all" else _words(targets, "--targets"),
         seeds=seeds,
         protocol=protocol,
         preset=preset,
     )
     loaded = load_data(recipe(data, over, preset=preset).data)
-    where = out or Path("runs") / Path(data).name
+    where = out or Path("runs") / Path(data).resolve().name
     todo = make_jobs(
         grid,
         over,
@@ -89,14 +93,21 @@ def bench(
     costs = estimate(left, loaded)
     console = error_console()
     _print_plan(console, todo, left, costs, num_jobs=jobs, where=where)
-    if dry_run:
-        return
     if costs and all(cost.problem is not None for cost in costs.values()):
         raise ConfigError(f"none of the runs can be done: {next(iter(costs.values())).problem}")
+    if dry_run:
+        return
     weights = {job.label: costs[job.kind].seconds for job in left}
     with closing(execute(left, num_jobs=jobs, logs=where / "logs")) as events:
         failures = watched(events, weights, console)
     _print_end(console, todo, failures, where)
+
+
+def _given(over: Values, section: str, name: str) -> str | None:
+    """Return what a file or a setting says, where no option does."""
+    found = over.get(section)
+    value = found.get(name) if isinstance(found, dict) else None
+    return None if value is None else str(value)
 
 
 def _words(text: str, option: str) -> tuple[str, ...]:
@@ -146,15 +157,28 @@ def _print_end(
 ) -> None:
     from cicf.cli.table import print_tables
 
-    ended = [job.folder.path for job in todo if job.folder.is_finished]
+    damaged = {job.label: _damage(job) for job in todo if job.folder.is_finished}
+    ended = [job.folder.path for job in todo if job.label in damaged and damaged[job.label] is None]
     if ended:
         print_tables(ended)
         print_line(f"again, and in other formats: cicf table {where} --format latex")
     for each in failures:
         console.print(f"failed: {each.job.label}: {each.problem}", soft_wrap=True)
         console.print(f"  log: {each.log}", soft_wrap=True)
-    if failures:
+    for label, problem in damaged.items():
+        if problem is not None:
+            console.print(f"failed: {label}: {problem}", soft_wrap=True)
+    if failures or any(damaged.values()):
         raise typer.Exit(FAILED)
+
+
+def _damage(job: "Job") -> str | None:
+    """Return why the record of a run that has ended cannot be read; None if it can."""
+    try:
+        job.folder.record()
+    except DataError as error:
+        return str(error)
+    return None
 
 
 def _time(seconds: float) -> str:

@@ -26,7 +26,7 @@ def preset(
         over["model"] = {"name": model}
     config = recipe(data, over, preset=name)
     meaning = next(text for each, text in MEANINGS.items() if each == name)
-    values = _without_none(config.model_dump(mode="python", exclude={"machine"}))
+    values = _without_none(config.model_dump(mode="python", exclude={"machine", "seed"}))
     root = "" if data == "demo" else " --root DIR"
     print_line(f"# Preset {name}: {meaning}.")
     print_line(f"# cicf train {data}{root} --target DOMAIN --config THIS_FILE")

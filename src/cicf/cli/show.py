@@ -27,7 +27,7 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[terms]}"),
+        TextColumn("{task.fields[terms]}", markup=False),
     )
     folder, record, terms = Path(), None, ""
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -170,6 +170,6 @@ def _rows(name: str, scored: Scored, record: Record) -> list[list[str]]:
         is_stored = scored is record.last and parameters == record.deploy
         label = f"{name} ({scored.epoch}) at {NAMES[parameters]}{' *' if is_stored else ''}"
         found = [scored.validation] + ([scored.test] if scored.test else [])
-        percents = [f"{pooled(part.of(parameters)).percent:.1f}" for part in found]
+        percents = [f"{record.percent(part, parameters):.1f}" for part in found]
         rows.append([label, *percents])
     return rows

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cicf.cli.show import print_line
+from cicf.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from cicf.results.entries import Chosen
@@ -53,6 +54,8 @@ def table(
     from cicf.report.compare import compared
     from cicf.report.tables import render
 
+    if output is not None:
+        _check_output(output)
     tables = _tables(runs, select=SELECT[select], parameters=parameters)
     text = render(tables if compare is None else compared(tables, compare), format_)
     if output is None:
@@ -60,6 +63,13 @@ def table(
         return
     write_text(output, text)
     print_line(f"wrote {output}")
+
+
+def _check_output(output: Path) -> None:
+    """Refuse to write into the folder of a run, whose files are its only record."""
+    for folder in output.absolute().parents:
+        if any((folder / name).exists() for name in ("config.json", "result.json")):
+            raise ConfigError(f"-o {output} lies in the folder of a run; name a file elsewhere")
 
 
 def print_tables(runs: Sequence[Path]) -> None:

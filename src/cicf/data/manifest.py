@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -60,13 +61,15 @@ def manifest_items(path: Path) -> list[Item]:
         raise DataError(f"{path} is no manifest; its name must end in .csv or .jsonl")
     if not path.is_file():
         raise DataError(f"{path} is no file; name a manifest that exists")
-    lines: dict[Path, int] = {}
+    lines: dict[str, int] = {}
     items = []
     for line, row in readers[path.suffix.lower()](path):
         file = path.parent / row.path
-        if file in lines:
-            _refuse(path, line, f"{row.path!r} is in line {lines[file]} already; keep one of them")
-        lines[file] = line
+        # However it is spelled, and through whatever link.
+        real = os.path.realpath(file)
+        if real in lines:
+            _refuse(path, line, f"{row.path!r} is in line {lines[real]} already; keep one of them")
+        lines[real] = line
         items.append(_item(path, line, row, file))
     if not items:
         raise DataError(f"{path} lists no image; give it a line `path,label` for each")
@@ -107,13 +110,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, ManifestRow]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         try:
-            columns = reader.fieldnames or []
-            for name in ("path", "label"):
-                if name not in columns:
-                    raise DataError(
-                        f"{path} has no column {name!r}; its first line must name the columns, "
-                        "path,label and, if there are any, domain and split"
-                    )
+            columns = [name.strip().lower() for name in reader.fieldnames or []]
+            _check_columns(path, columns)
+            reader.fieldnames = columns
             for cells in reader:
                 if None in cells or None in cells.values():
                     found = sum(value is not None for value in cells.values())
@@ -129,6 +128,19 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, ManifestRow]]:
             _refuse(path, reader.reader.line_num, f"it is no CSV ({error}); repair it")
 
 
+def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    for name in ("path", "label"):
+        if name not in columns:
+            found = ", ".join(map(repr, columns)) or "nothing"
+            raise DataError(
+                f"{path} has no column {name!r} but {found}; its first line must name the columns, "
+                "path,label and, if there are any, domain and split, separated by commas"
+            )
+    for name in columns:
+        if columns.count(name) > 1:
+            raise DataError(f"{path} has {columns.count(name)} columns {name!r}; keep one of them")
+
+
 def _json_rows(path: Path) -> Iterator[tuple[int, ManifestRow]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -139,8 +151,8 @@ def _json_rows(path: Path) -> Iterator[tuple[int, ManifestRow]]:
             continue
         try:
             cells = json.loads(line)
-        except json.JSONDecodeError as error:
-            _refuse(path, number, f"it is no JSON ({error.msg}); repair it")
+        except (ValueError, RecursionError) as error:
+            _refuse(path, number, f"it is no JSON ({error!s:.60}); repair it")
         if not isinstance(cells, dict):
             _refuse(path, number, 'it is no object; write {"path": …, "label": …}')
         yield number, _row(path, number, cells)
@@ -153,7 +165,8 @@ def _row(path: Path, line: int, cells: Mapping[str, object]) -> ManifestRow:
         value = cells.get(name)
         if isinstance(value, bool) or not isinstance(value, str | int | None):
             _refuse(path, line, f"{name} is {value!r:.40}; it must be a text")
-        values.append("" if value is None else str(value))
+        text = "" if value is None else str(value)
+        values.append(text if name == "path" else text.strip())
     row = ManifestRow(*values)
     for name, text in (("path", row.path), ("label", row.label)):
         if not text:

@@ -12,7 +12,9 @@ from cicf.data.domains import PARTS, DomainDataset
 
 VALIDATION, TEST = PARTS.index("validation"), PARTS.index("test")
 
-Scored = Literal["all images", "official test part", "none"]
+Scored = Literal[
+    "all images", "official test part", "official test part, elsewhere all images", "none"
+]
 
 
 class Split(NamedTuple):
@@ -100,7 +102,11 @@ def _tested(sources: Split, targets: DomainDataset) -> Split:
     """Return the split of the sources, tested on the targets instead of on parts of their own."""
     is_test = _is(targets, TEST)
     has_test = torch.isin(targets.domain, targets.domain[is_test].unique())
-    scored: Scored = "official test part" if bool(has_test.any()) else "all images"
+    scored: Scored = "official test part, elsewhere all images"
+    if bool(has_test.all()):
+        scored = "official test part"
+    if not bool(has_test.any()):
+        scored = "all images"
     return sources._replace(test=targets.subset(_places(is_test | ~has_test)), scored=scored)
 
 

@@ -72,11 +72,12 @@ def batch_sizes(
     What was asked for is never changed; a size that the data cannot fill is an error.
     """
     count = len(data)
-    for name, size in (("inner.size", inner), ("outer.size", outer)):
+    asked = {"inner.size": inner if sampling.inner is not None else None, "outer.size": outer}
+    for name, size in asked.items():
         if size is not None and size > count:
             raise ConfigError(
                 f"{name}={size} is larger than the training set, which has {count} images; "
-                "make it smaller, or leave it out"
+                f"make it smaller, or {name}=None for what fits"
             )
     most_inner, most_outer = most
     room = _task_room(sampling, data) if sampling.needs_domains else _room(count)

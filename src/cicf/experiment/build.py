@@ -1,5 +1,6 @@
 """From a config to the objects of a run."""
 
+from pathlib import Path
 from typing import Literal, TypedDict
 
 import torch
@@ -9,6 +10,7 @@ from cicf.config import ModelConfig, RunConfig
 from cicf.core import ConfigError, DataError, did_you_mean
 from cicf.core.streams import stream_seed
 from cicf.data.domains import DomainDataset
+from cicf.data.hashes import sha256_of
 from cicf.data.protocol import Split, hold_out, leave_one_domain_out, single_source
 from cicf.data.sampling import Sizes, batch_sizes, make_samplers
 from cicf.data.transforms import HALF, IMAGENET, Transform
@@ -48,6 +50,8 @@ def make_plan(
     notes = loaded.notes + sizes.notes
     if weights.loaded and weights.new:
         notes += (f"{', '.join(weights.new)} start new, the rest from {config.model.weights}",)
+    if not is_resumed and Path(config.model.weights).is_file():
+        notes += (f"weights of {config.model.weights}: {sha256_of(Path(config.model.weights))}",)
     setup = _setup(config, data, split, method, sizes, model, fingerprint, notes)
     return Plan(
         model=model,
@@ -155,6 +159,11 @@ def make_transform(config: RunConfig) -> Transform:
 
 
 def _check_split(split: Split, name: str) -> None:
+    if len(split.train) == 0:
+        raise DataError(
+            f"no image of {name} is left to train on: its split gives all of the sources to "
+            "validation and test; correct it, or set data.uses_given_split=false"
+        )
     if len(split.train.y.unique()) < 2:
         raise DataError(
             f"the training images of {name} are all of one class; a classifier needs "
@@ -191,6 +200,7 @@ def _setup(
         image_size=transform.size,
         mean=transform.mean,
         std=transform.std,
+        threads=torch.get_num_threads(),
         notes=notes,
         versions={"cicf": cicf.__version__, "torch": str(torch.__version__)},
     )

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cicf.config import RunConfig, make_config
-from cicf.core import DataError
+from cicf.core import ConfigError, DataError
 from cicf.core.modes import evaluating
 from cicf.data.domains import DomainDataset
 from cicf.data.images import read_image
@@ -61,7 +61,15 @@ class LoadedRun:
 def open_run(path: Path, *, at: Selection = "last", device: str = "auto") -> LoadedRun:
     """Return the deployed network of a run that has ended, or its best one so far."""
     folder = RunFolder(path)
-    config = make_config({**folder.config(), "machine": {"device": device}})
+    values = folder.config()
+    try:
+        make_config(values)
+    except ConfigError as error:
+        raise DataError(
+            f"{folder.config_file} is not the config of a run of this version ({error}); bring it "
+            "back, or train again"
+        ) from error
+    config = make_config({**values, "machine": {"device": device}})
     setup, place = folder.setup(), config.machine.torch_device()
     weights = folder.model_file if at == "last" else folder.weights_file(at, config.method.deploy)
     if not weights.exists():

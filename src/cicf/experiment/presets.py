@@ -104,22 +104,23 @@ def _ours(printed: Printed) -> Values:
     if printed.model == "digits_cnn":
         return {
             "method": {"alpha": 0.1},
-            "inner": {"size": 128},
+            "inner": {"size": None, "most": 128},
+            "outer": {"size": None},
             "optim": {"schedule": "cosine"},
             "epochs": 20,
         }
     # Fewer inner images, because memory grows with M where batch norm uses batch statistics.
-    return {"inner": {"size": 64}, "epochs": 30}
+    return {"inner": {"size": None, "most": 64}, "outer": {"size": None}, "epochs": 30}
 
 
 def _small(values: Values) -> Values:
     """Return sizes that two cores get through."""
     if values["model"].get("name", "resnet18") == "digits_cnn":
-        return {"inner": {"size": 96}, "outer": {"size": 84}, "epochs": 5}
+        return {"inner": {"most": 96}, "outer": {"most": 84}, "epochs": 5}
     return {
         "data": {"image_size": 64},
-        "inner": {"size": 63},
-        "outer": {"size": 42},
+        "inner": {"most": 63},
+        "outer": {"most": 42},
         "epochs": 3,
     }
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 
 from cicf.config import RunConfig
@@ -67,6 +68,8 @@ def _run(
     if not folder.setup_file.exists():
         folder.write_setup(plan.setup)
     yield folder
+    # As many as it was begun with, or the last bits would be others.
+    torch.set_num_threads(folder.setup().threads or torch.get_num_threads())
     try:
         yield from trainer.fit()
     except CicfError:
@@ -102,7 +105,8 @@ def _check(folder: RunFolder, config: RunConfig, fingerprint: str, *, resumes: b
     if not folder.has_run:
         if folder.path.exists() and not _is_empty(folder.path):
             raise ConfigError(
-                f"{folder.path} exists and holds no run; name a new or an empty folder with --out"
+                f"{folder.path} exists and holds no run; remove it, or name a new or an empty "
+                "folder with --out"
             )
         return
     different = list(_differences(folder.config(), config.identity()))

@@ -76,10 +76,8 @@ class RunFolder:
     def discard(self) -> None:
         """Remove what was written of a run that has not trained."""
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
-        for path in (self.metrics_file, self.setup_file, self.config_file, self.path / ".lock"):
+        for path in (self.metrics_file, self.setup_file, self.config_file):
             path.unlink(missing_ok=True)
-        if not any(self.path.iterdir()):
-            self.path.rmdir()
 
     def config(self) -> Values:
         """Return the options of the run."""
@@ -89,7 +87,8 @@ class RunFolder:
             return TypeAdapter(Values).validate_json(self.config_file.read_bytes())
         except ValidationError as error:
             raise DataError(
-                f"{self.config_file} is no JSON object; bring it back, or train into another folder"
+                f"{self.config_file} is no JSON object; bring it back, or remove {self.path} and "
+                "run it again"
             ) from error
 
     def write_setup(self, setup: Setup) -> None:
@@ -128,5 +127,5 @@ def _read(kind: type[_Kind], file: Path) -> _Kind:
     except ValidationError as error:
         raise DataError(
             f"{file} is no {kind.__name__.lower()} that this version reads "
-            f"({error.error_count()} fields are wrong); run it again"
+            f"({error.error_count()} fields are wrong); remove {file.parent} and run it again"
         ) from error

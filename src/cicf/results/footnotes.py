@@ -1,5 +1,6 @@
 """What must be said beside the numbers of a table."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from cicf.results.entries import TEST, Entry
@@ -13,6 +14,9 @@ SELECTIONS: dict[Choice, str] = {
     "oracle": "ORACLE: epoch chosen on the target; not comparable",
 }
 SYMBOLS: dict[Parameters, str] = {"theta": "θ", "theta_dagger": "θ†"}
+
+MOST_NOTES = 5
+"""How many notes of runs a table repeats."""
 
 Groups = Mapping[str, Sequence[Entry]]
 """The runs of every row, by its label."""
@@ -28,6 +32,8 @@ def footnotes(table: Table, groups: Groups, paper: PublishedTable | None) -> tup
         f"seeds: {_seeds(table)}",
         f"data: {table.data}, fingerprint {table.fingerprint}",
         f"versions: {_versions(groups)}",
+        *_threads(groups),
+        *_notes(groups),
         *_average(table),
     ]
     if paper is not None and any(cell.published is not None for cell in _cells(table)):
@@ -77,6 +83,23 @@ def _versions(groups: Groups) -> str:
     return ", ".join(f"{name} {' and '.join(sorted(each))}" for name, each in found.items())
 
 
+def _threads(groups: Groups) -> Iterator[str]:
+    runs = [entry.setup for entries in groups.values() for entry in entries]
+    counts = sorted({setup.threads for setup in runs if setup.threads is not None})
+    if counts:
+        yield f"threads: {' and '.join(map(str, counts))}; their number changes last bits"
+
+
+def _notes(groups: Groups) -> Iterator[str]:
+    """Yield what the runs found worth a note, each once, and how many runs say it."""
+    runs = [entry.setup for entries in groups.values() for entry in entries]
+    found = Counter(note for setup in runs for note in setup.notes)
+    for note, count in list(found.items())[:MOST_NOTES]:
+        yield f"note of {count} of {len(runs)} runs: {note}"
+    if len(found) > MOST_NOTES:
+        yield f"{len(found) - MOST_NOTES} more notes are in the folders of the runs, setup.json"
+
+
 def _average(table: Table) -> Iterator[str]:
     if len(table.domains) == 1:
         return
@@ -91,8 +114,8 @@ def _average(table: Table) -> Iterator[str]:
 
 def _paper(table: Table, paper: PublishedTable) -> Iterator[str]:
     yield f"paper: {paper.source}"
-    if paper.caveat is not None:
-        yield paper.caveat
+    if table.caveat is not None:
+        yield table.caveat
     for row in table.rows:
         printed = paper.row(row.method, row.augment)
         if printed is not None and printed.note is not None:

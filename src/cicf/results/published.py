@@ -57,6 +57,8 @@ class PublishedTable(Frozen):
     rows: tuple[PublishedRow, ...]
     caveat: str | None = None
     """What every rendering must say where the values are for other images than ours."""
+    scored: str = "all images"
+    """What of the target the values are for."""
     rebuilds: tuple[str, ...] = ()
     """Data sets that stand in for this one and are not the same images."""
 

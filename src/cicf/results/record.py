@@ -1,5 +1,6 @@
 """One run: what it was made of, and what came out."""
 
+from statistics import fmean
 from typing import Literal
 
 from pydantic import JsonValue
@@ -66,7 +67,9 @@ class Protocol(Frozen):
     """Train on all domains but one, on one alone, or on images of all."""
     split: str
     """How the images of the sources were split into training and validation."""
-    part: Literal["all images", "official test part", "none"]
+    part: Literal[
+        "all images", "official test part", "official test part, elsewhere all images", "none"
+    ]
     """What of the tested domains is scored."""
     tested: tuple[str, ...]
     """The domains that are scored at the end."""
@@ -104,6 +107,8 @@ class Setup(Frozen):
     image_size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    threads: int | None = None
+    """With how many threads the CPU computes; another number changes last bits."""
     notes: tuple[str, ...]
     """What a user should know about how the above was found."""
     versions: dict[str, str]
@@ -133,17 +138,21 @@ class Record(Frozen):
             return self.best
         if not self.epochs or self.last.test is None:
             raise LookupError(f"run {self.run_id} kept no epochs to choose from by the target")
-        return max(self.epochs, key=lambda each: self._percent(each.test))
+        return max(self.epochs, key=lambda each: self.percent(each.test, self.deploy))
 
     def accuracy(
         self, part: Literal["validation", "test"] = "test", *, at: Choice = "last"
     ) -> float:
-        """Return the accuracy of the deployed network in percent, all images together."""
+        """Return the accuracy of the deployed network in percent, as `percent` has it."""
         scored = self.scored(at)
         found = scored.validation if part == "validation" else scored.test
-        return self._percent(found)
+        return self.percent(found, self.deploy)
 
-    def _percent(self, found: Evaluation | None) -> float:
+    def percent(self, found: Evaluation | None, parameters: Parameters) -> float:
+        """Return an accuracy: of all images together, of several targets the mean over them."""
         if found is None:
             raise LookupError(f"run {self.run_id} held no domain out, so it has no test accuracy")
-        return pooled(found.of(self.deploy)).percent
+        scores = found.of(parameters)
+        if self.setup.protocol.name == "single-source":
+            return fmean(score.percent for score in scores.values())
+        return pooled(scores).percent

@@ -91,10 +91,17 @@ def _table(entries: list[Entry], *, select: Choice, parameters: Chosen) -> Table
         domains=domains,
         rows=_with_best(rows, columns),
         footnotes=(),
-        caveat=None if paper is None else paper.caveat,
+        caveat=None if paper is None else _caveat(paper, protocol.part),
     )
     notes = footnotes(table, dict(zip(labels, groups, strict=True)), paper)
     return table.model_copy(update={"footnotes": notes})
+
+
+def _caveat(paper: PublishedTable, part: str) -> str | None:
+    """Return why the paper's values are for other images than ours, if they are."""
+    if paper.caveat is None and part != paper.scored:
+        return f"the paper's values are for the {paper.scored} of the target, ours for {part}"
+    return paper.caveat
 
 
 def _ordered(names: set[str], paper: PublishedTable | None) -> tuple[str, ...]:

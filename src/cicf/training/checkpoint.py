@@ -15,6 +15,15 @@ from cicf.core.files import new_folder, replacing
 
 State = dict[str, Any]  # Any: what optimisers, schedules and methods keep is theirs
 WEIGHTS, STATE = "weights.safetensors", "state.pt"
+_UNREADABLE = (
+    SafetensorError,
+    UnpicklingError,
+    RuntimeError,
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+)
 
 
 class Saved(NamedTuple):
@@ -56,7 +65,7 @@ class Checkpoints:
         try:
             state: State = torch.load(path / STATE, map_location="cpu", weights_only=True)
             weights: State = {**load_file(path / WEIGHTS), **state["extra"]}
-        except (SafetensorError, UnpicklingError, RuntimeError, OSError, EOFError) as error:
+        except _UNREADABLE as error:
             raise DataError(
                 f"{path} cannot be read ({' '.join(str(error).split()):.100}); remove the folder "
                 "of the run and start anew"

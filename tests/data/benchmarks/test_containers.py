@@ -195,7 +195,7 @@ def test_hdf5_images_of_another_kind_are_refused(
 def test_hdf5_files_without_a_key_are_refused(tmp_path: Path, key: str) -> None:
     with h5py.File(write_hdf5(tmp_path / "photo_train.hdf5", ALL), "a") as file:
         del file[key]
-    with pytest.raises(DataError, match=rf"photo_train.hdf5 has no '{key}' but '\w+'"):
+    with pytest.raises(DataError, match=rf"photo_train.hdf5 has no array '{key}' but '\w+'"):
         read(tmp_path)
 
 

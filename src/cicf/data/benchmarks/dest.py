@@ -21,7 +21,7 @@ def check_new(dest: Path) -> None:
 @contextmanager
 def scratch(dest: Path, what: str) -> Iterator[Path]:
     """Give a folder beside `dest` that is there for as long as it is needed."""
-    path = dest.with_name(f".{dest.name}.{os.getpid()}.{what}")
+    path = dest.with_name(f".{dest.name}-{what}.{os.getpid()}.part")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     try:

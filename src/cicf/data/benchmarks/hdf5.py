@@ -114,19 +114,20 @@ def _opened(path: Path) -> "Iterator[h5py.File]":
 def _surveyed(path: Path, domain: str, part: Part | None) -> _File:
     with _opened(path) as file:
         for key in ("images", "labels"):
-            if key not in file:
+            if not hasattr(file.get(key), "shape"):
                 raise DataError(
-                    f"{path} has no {key!r} but {', '.join(map(repr, file)) or 'nothing'}; "
+                    f"{path} has no array {key!r} but {', '.join(map(repr, file)) or 'nothing'}; "
                     "it must hold 'images' and 'labels'"
                 )
         images, labels = file["images"], np.asarray(file["labels"])
         is_known = images.dtype == np.uint8 or images.dtype.kind == "f"
-        if images.ndim != 4 or images.shape[-1] != 3 or not is_known:
+        if images.ndim != 4 or images.shape[-1] != 3 or 0 in images.shape[1:] or not is_known:
             raise DataError(
                 f"the images of {path} are {images.dtype} of shape {images.shape}; they must be "
                 "uint8 or float of shape (n, height, width, 3)"
             )
-        if labels.shape != images.shape[:1] or not np.array_equal(labels, np.rint(labels)):
+        is_whole = labels.dtype.kind in "iuf" and np.array_equal(labels, np.rint(labels))
+        if labels.shape != images.shape[:1] or not is_whole:
             raise DataError(
                 f"the labels of {path} are {labels.dtype} of shape {labels.shape}; they must be "
                 f"one whole number for each of the {images.shape[0]} images"

@@ -23,14 +23,17 @@ def read_image_tree(benchmark: Benchmark, tree: Tree) -> Found | None:
         return None
     placed = _without_copies(benchmark, sorted_out.placed)
     split = {image.key.domain for image in placed if image.folder == "train"}
-    kept = [image for image in placed if image.folder != "full" or image.key.domain not in split]
+    listed_twice = {image.key for image in placed if image.folder in ("train", "validation")}
+    kept = [image for image in placed if image.folder != "full" or image.key not in listed_twice]
     lists = read_lists(benchmark, tree.files, placed)
     notes = _notes(tree, sorted_out.others, repeats=len(placed) > len(kept))
     problems = _problems(benchmark, sorted_out.strangers)
     if lists is not None:
         notes += lists.notes
         problems += lists.problems
-    return Found(_layout(kept, lists), tuple(_entries(kept, lists)), tuple(notes), tuple(problems))
+    return Found(
+        _layout(kept, lists), tuple(_entries(kept, lists, split)), tuple(notes), tuple(problems)
+    )
 
 
 def some(names: Iterable[str]) -> str:
@@ -113,18 +116,23 @@ def _problems(benchmark: Benchmark, strangers: Sequence[Path]) -> list[str]:
     ]
 
 
-def _entries(images: Sequence[Placed], lists: Splits | None) -> Iterable[Entry]:
+def _entries(images: Sequence[Placed], lists: Splits | None, split: set[str]) -> Iterable[Entry]:
     listed = {} if lists is None else lists.parts
     for image in images:
         domain, label, name = image.key
-        yield Entry(domain, label, name, _part(image, listed), FileBytes(image.path))
+        yield Entry(domain, label, name, _part(image, listed, split), FileBytes(image.path))
 
 
-def _part(image: Placed, listed: Mapping[Key, Part]) -> Part | None:
-    """Return the part that the folders name, or else the lists."""
+def _part(image: Placed, listed: Mapping[Key, Part], split: set[str]) -> Part | None:
+    """Return the part that the folders name, or else the lists.
+
+    What `full` has beside `train`, where there is no crossval, is the validation part.
+    """
     if image.folder is None:
         return listed.get(image.key)
-    return None if image.folder == "full" else image.folder
+    if image.folder == "full":
+        return "validation" if image.key.domain in split else None
+    return image.folder
 
 
 def _layout(images: Sequence[Placed], lists: Splits | None) -> str:

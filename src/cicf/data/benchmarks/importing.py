@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import unicodedata
 from collections import Counter
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from cicf.core import DataError
-from cicf.core.files import new_folder, write_text
+from cicf.core.files import new_folder, remove_abandoned, write_text
 from cicf.data.benchmarks.archives import extract, is_archive
 from cicf.data.benchmarks.containers import container_files
 from cicf.data.benchmarks.counts import counted, differences
@@ -66,6 +67,7 @@ def import_benchmark(
     """
     dest = Path(os.path.abspath(dest))
     _check_places(source, dest)
+    remove_abandoned(dest)
     with told_if_full(dest), cleared(dest), _unpacked(source, dest, on_image) as place:
         try:
             found = read_benchmark(benchmark, place)
@@ -80,8 +82,14 @@ def import_benchmark(
                 moves=place != source,
             )
         except DataError as error:
-            # What was unpacked is gone when this is read.
-            raise DataError(str(error).replace(str(place), str(source))) from error
+            # What was unpacked or half written is gone when this is read.
+            told = _hidden(dest).sub(lambda _: str(source), str(error))
+            raise DataError(told) from error
+
+
+def _hidden(dest: Path) -> re.Pattern[str]:
+    """Return the pattern of our own temporary folders beside a place."""
+    return re.compile(rf"{re.escape(str(dest.parent))}/\.[^\s/]*\.part(/\d+)?")
 
 
 def _check_places(source: Path, dest: Path) -> None:

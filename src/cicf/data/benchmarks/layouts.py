@@ -16,7 +16,9 @@ from cicf.data.manifest import MANIFEST, check_files, is_own_manifest, manifest_
 from cicf.data.tree import Tree, walk
 
 CONTAINERS = (".hdf5", ".h5", ".parquet", ".arrow")
-ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz")
+UNREAD = (".7z", ".rar")
+"""Archives that Python has no reader for."""
 
 
 def read_benchmark(benchmark: Benchmark, root: Path) -> Found:
@@ -61,6 +63,8 @@ def _read_files(benchmark: Benchmark, root: Path) -> Found | None:
     """Return the images that are files of their own; None if no file fits the benchmark."""
     if root.is_file() and root.suffix.lower() in CONTAINERS:
         return None
+    if root.is_file() and root.suffix.lower() in UNREAD:
+        raise DataError(f"{root} is an archive of a kind that is not read; unpack it yourself")
     if root.is_file() and root.suffix.lower() in ARCHIVES:
         raise DataError(f"{root} is an archive; {_import_first(benchmark, root)}")
     if not root.is_dir():

@@ -53,7 +53,7 @@ def read_lists(
     parts: dict[Key, Part] = {}
     for domain in benchmark.domains:
         present = {image.key for image in images if image.key.domain == domain}
-        parts.update(_parts(domain, present, read))
+        parts.update(_parts(benchmark, domain, present, read))
     _check_files(images, read)
     _check_numbers(benchmark, read)
     return Splits(parts, tuple(read.notes), tuple(read.problems))
@@ -93,7 +93,8 @@ def _read_list(benchmark: Benchmark, path: Path, read: _Read) -> None:
     named = _named(benchmark, path)
     assert named is not None
     lines, bad = _lines(path)
-    if not lines:
+    # A text named after a domain may be about it; one that is named as a list must be one.
+    if not lines and (not bad or named[1] == "all"):
         return
     members = read.members.setdefault(named, {})
     strangers, elsewhere = [], []
@@ -123,7 +124,7 @@ def _lines(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
     good, bad = [], []
     # Names of files that are no UTF-8 get into Python, and so into a comparison, the same way.
     for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        found = re.fullmatch(r"\s*(.*\S)\s+(-?\d+)\s*", line)
+        found = re.fullmatch(r"\s*(.*[^\s,])(?:\s+|\s*,\s*)(-?\d+)\s*", line)
         if found:
             # A path may have spaces, so the label is what comes after the last.
             good.append((found[1].replace("\\", "/"), int(found[2])))
@@ -132,12 +133,14 @@ def _lines(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
     return good, bad
 
 
-def _parts(domain: str, present: set[Key], read: _Read) -> dict[Key, Part]:
+def _parts(benchmark: Benchmark, domain: str, present: set[Key], read: _Read) -> dict[Key, Part]:
     """Return the parts of a domain's images, where its lists give any."""
     train, validation = read.of(domain, "train"), read.of(domain, "validation")
     test, everything = read.of(domain, "test"), read.of(domain, "all")
     # PACS scores a target on all its images, so that its test lists repeat the other two.
-    if test and (test >= train if train else test >= present):
+    official = benchmark.parts.get(domain, {})
+    repeats = "test" not in official if official else test >= (train or present)
+    if test and repeats:
         everything, test = everything | test, set()
     if train and not validation and everything > train:
         validation = everything - train - test
@@ -187,7 +190,7 @@ def _check_numbers(benchmark: Benchmark, read: _Read) -> None:
             f"the lists number class {label!r} as {' and as '.join(map(str, found))}; classes are "
             "told by their folders, but get lists that go together"
         )
-    if several:
+    if several or not read.numbers:
         return
     numbers = {label: min(found) for label, found in read.numbers.items()}
     shared = [label for label in numbers if list(numbers.values()).count(numbers[label]) > 1]

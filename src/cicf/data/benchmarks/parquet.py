@@ -81,7 +81,7 @@ def _entries(rows: Sequence[_Row]) -> Iterator[Entry]:
 
 def _plain_name(path: str | None) -> str | None:
     """Return the name of an image's file, if there is one that is safe to give to a file."""
-    name = (path or "").replace("\\", "/").rpartition("/")[2]
+    name = (path if isinstance(path, str) else "").replace("\\", "/").rpartition("/")[2]
     is_plain = name.isprintable() and not name.startswith(".") and len(name.encode()) < 200
     return name if is_plain and PurePosixPath(name).suffix.lower() in ENDINGS else None
 
