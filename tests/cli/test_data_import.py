@@ -1,10 +1,17 @@
 """`cicf data import` and `cicf data fetch`, from the words of a user to what is printed."""
 
+import io
 import json
+import signal
+import subprocess
+import sys
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
 import typer
+from PIL import Image
 from tests.support.runs import folder_of_images
 from typer.testing import CliRunner, Result
 
@@ -64,3 +71,24 @@ def test_misspelt_benchmarks_are_guessed(words: tuple[str, ...]) -> None:
 def test_fetch_says_where_to_get_what_the_hub_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="VLCS has no complete copy on Hugging Face"):
         run("fetch", "vlcs", tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_import_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int) -> None:
+    source = tmp_path / "source.zip"
+    content = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(content, "jpeg")
+    with zipfile.ZipFile(source, "w") as archive:
+        for index in range(40_000):
+            archive.writestr(f"photo/dog/{index}.jpg", content.getvalue())
+    command = [Path(sys.executable).with_name("cicf"), "data", "import", "pacs", source]
+    process = subprocess.Popen([*command, tmp_path / "here" / "pacs"], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("here/.pacs*/*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert not (tmp_path / "here").exists()

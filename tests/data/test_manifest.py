@@ -222,3 +222,31 @@ def test_image_with_a_hash_is_not_decoded(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("\n".join(["path,label,sha256", *lines]))
     assert len(load_manifest(path)) == 6
+
+
+@pytest.mark.parametrize("spelled", ["./files/0.jpg", "files/../files/0.jpg", "linked/0.jpg"])
+def test_one_file_is_one_image_however_it_is_spelled(tmp_path: Path, spelled: str) -> None:
+    path = csv_of(tmp_path, "path,label", "files/0.jpg,dog", f"{spelled},cat")
+    (tmp_path / "linked").symlink_to(tmp_path / "files")
+    with pytest.raises(DataError, match=f"'{spelled}' is in line 2 already"):
+        load_manifest(path)
+
+
+def test_column_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    path = csv_of(tmp_path, "path,label,Label", "files/0.jpg,dog,street")
+    with pytest.raises(DataError, match="has 2 columns 'label'; keep one of them"):
+        load_manifest(path)
+
+
+def test_names_of_columns_and_cells_may_have_spaces_and_capitals(tmp_path: Path) -> None:
+    lines = labelled("Path, Label, Domain", "{path}, {label}, street")
+    data = load_manifest(csv_of(tmp_path, *lines))
+    assert (data.classes, data.domains) == (("cat", "dog"), ("street",))
+
+
+@pytest.mark.parametrize("line", ['{"path": "a", "label": ' + "1" * 5000 + "}", "[" * 100_000])
+def test_line_that_json_cannot_take_is_refused(tmp_path: Path, line: str) -> None:
+    path = images(tmp_path) / "own.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match="line 1 of"):
+        load_manifest(path)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cicf.core import ConfigError, DataError
 from cicf.data.domains import DomainDataset
+from cicf.data.fingerprint import fingerprint
 from cicf.data.protocol import Split, hold_out, leave_one_domain_out, single_source
 
 TRAIN, VALIDATION, TEST, UNSAID = 0, 1, 2, -1
@@ -153,3 +154,15 @@ def test_one_domain_alone_cannot_be_parted(protocol: Callable[..., Split]) -> No
     )
     with pytest.raises(DataError, match="one domain only, 'art'"):
         protocol(alone, "art")
+
+
+def test_test_parts_of_some_domains_are_not_called_those_of_all() -> None:
+    marks = WITH_TEST[:20] + OFFICIAL[20:]
+    split = single_source(images(part=marks), "photo")
+    assert split.scored == "official test part, elsewhere all images"
+    assert ids(split.test) == [*(n for n in range(20) if n % 10 >= 7), *range(40, 60)]
+
+
+def test_fingerprint_tells_splits_apart() -> None:
+    assert fingerprint(images(part=OFFICIAL)) != fingerprint(images(part=WITH_TEST))
+    assert fingerprint(images(part=OFFICIAL)) == fingerprint(images(part=list(OFFICIAL)))

@@ -120,3 +120,23 @@ def test_printed_preset_says_what_it_is_and_how_it_is_used() -> None:
     printed = run_cli("preset", "paper", "--data", "vlcs").out
     assert printed.startswith("# Preset paper: the paper's values")
     assert "# cicf train vlcs --root DIR --target DOMAIN --config THIS_FILE" in printed
+
+
+@pytest.mark.parametrize("data", list(PRINTED))
+def test_what_the_paper_does_not_print_is_that_of_its_protocol(data: str) -> None:
+    is_digits = data == "digits-dg"
+    assert preset("paper", data)["optim"] == {
+        "lr": PRINTED[data][2],
+        "momentum": 0.0 if is_digits else 0.9,
+        "weight_decay": 5e-4,
+        "schedule": "step" if is_digits else "cosine",
+        "step_epochs": 20,
+        "clip": 2.0,
+    }
+
+
+@pytest.mark.parametrize(("data", "most", "epochs"), [("pacs", 64, 30), ("digits-dg", 128, 20)])
+def test_recommended_is_as_it_is_described(data: str, most: int, epochs: int) -> None:
+    found = preset("recommended", data)
+    assert (found["inner"]["size"], found["inner"]["most"]) == (None, most)
+    assert found["epochs"] == epochs

@@ -410,3 +410,30 @@ def test_tables_are_made_without_torch_and_numpy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_oracle_of_a_single_source_is_best_by_the_number_that_is_shown() -> None:
+    domains = ("a", "b", "c")
+    # Pooled, the second epoch is better; by the plain mean over domains the first is.
+    epochs = (scored(1, {"b": 60.0, "c": 90.0}), scored(2, {"b": 74.0, "c": 70.0}))
+    made = run({"b": 74.0, "c": 70.0}, source="a", domains=domains, last=epochs[1], epochs=epochs)
+    assert the_row([made], select="oracle").cells["a"].mean == pytest.approx(75.0)
+    assert made.record.accuracy() == pytest.approx(72.0)
+
+
+def test_paper_beside_another_part_of_the_target_carries_a_caveat() -> None:
+    vlcs = ("caltech", "labelme", "pascal", "sun")
+    other, same = (
+        the_table([run(60.0, data="vlcs", model="alexnet", target="sun", domains=vlcs, part=part)])
+        for part in ("all images", "official test part")
+    )
+    said = "the paper's values are for the official test part of the target, ours for all images"
+    assert (other.caveat, same.caveat) == (said, None)
+    assert said in other.footnotes
+
+
+def test_notes_and_threads_of_the_runs_are_repeated() -> None:
+    setup = run(70.0).record.setup.model_copy(update={"threads": 2, "notes": ("few images",)})
+    table = the_table([run(70.0, setup=setup), run(71.0, seed=1)])
+    assert "note of 1 of 2 runs: few images" in table.footnotes
+    assert footnotes(table, "threads: ") == ["threads: 2; their number changes last bits"]

@@ -227,3 +227,17 @@ def test_another_network_than_that_of_the_checkpoint_is_refused(
     save_file({**weights, "model.network.5.bias": torch.zeros(9)}, kept / "weights.safetensors")
     with pytest.raises(DataError, match="does not fit the network as it is built now"):
         cicf.train(run, out=folder, resumes=True)
+
+
+def test_a_run_goes_on_with_the_threads_it_was_begun_with(images: Path, tmp_path: Path) -> None:
+    run, folder, threads = config(images, epochs=2), tmp_path / "run", torch.get_num_threads()
+    interrupt(run, folder, after=3)
+    setup = RunFolder(folder).setup()
+    assert setup.threads == threads
+    RunFolder(folder).write_setup(setup.model_copy(update={"threads": threads + 1}))
+    try:
+        for event in events(run, out=folder, resumes=True):
+            if isinstance(event, Stepped):
+                assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)

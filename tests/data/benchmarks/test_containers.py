@@ -417,3 +417,23 @@ def test_a_missing_library_is_told(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(DataError, match=r"needs the extra data; .* pip install 'cicf\[data\]'"):
         read(tmp_path)
+
+
+def test_hdf5_with_labels_that_are_texts_is_refused(tmp_path: Path) -> None:
+    write_hdf5(tmp_path / "photo_train.hdf5", [b"dog"] * 7)
+    with pytest.raises(DataError, match="they must be one whole number for each of the 7 images"):
+        read(tmp_path)
+
+
+def test_hdf5_with_images_of_no_pixels_is_refused(tmp_path: Path) -> None:
+    write_hdf5(tmp_path / "photo_train.hdf5", ALL, np.zeros((7, 0, 0, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match=r"they must be uint8 or float of shape"):
+        read(tmp_path)
+
+
+def test_hdf5_with_a_group_for_an_array_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "photo_train.hdf5", "w") as file:
+        file.create_group("images")
+        file["labels"] = ALL
+    with pytest.raises(DataError, match="has no array 'images'"):
+        read(tmp_path)

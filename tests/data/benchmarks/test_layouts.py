@@ -244,3 +244,16 @@ def test_class_whose_only_image_is_broken_is_refused(tmp_path: Path) -> None:
     (pacs(tmp_path) / "sketch" / "dog" / "00001.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"domain 'sketch' in .* has no images of class 'dog'"):
         load_benchmark(benchmark("pacs"), tmp_path, unreadable="left out")
+
+
+def test_full_without_crossval_holds_the_validation_part(tmp_path: Path) -> None:
+    domains = dict.fromkeys(VLCS, (13, 13, 13, 13, 13))
+    jigen_vlcs(tmp_path, domains, dict.fromkeys(VLCS, (3, 3, 3, 3, 3)))
+    for folder in tmp_path.rglob("crossval"):
+        shutil.rmtree(folder)
+    found = read_benchmark(benchmark("vlcs"), tmp_path)
+    assert Counter(entry.part for entry in found.entries) == {
+        "train": 180,
+        "validation": 20,
+        "test": 60,
+    }

@@ -192,3 +192,34 @@ def test_text_that_is_no_list_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "readme_train.txt").write_text("photo/dog/00001.jpg 1\n")
     found = read_benchmark(benchmark("pacs"), tmp_path)
     assert (found.notes, found.problems) == ((), ())
+
+
+def test_list_that_is_separated_by_commas_is_a_list(tmp_path: Path) -> None:
+    pacs(tmp_path)
+    lines = [line.replace(" ", ",") for line in listed("photo/dog/00001.jpg")]
+    write_list(tmp_path / "photo_train.txt", lines)
+    found = read_benchmark(benchmark("pacs"), tmp_path)
+    assert by_part(found)["train"] == 1
+
+
+def test_list_of_which_no_line_can_be_read_is_a_problem(tmp_path: Path) -> None:
+    pacs(tmp_path)
+    (tmp_path / "photo_train.txt").write_text("photo/dog/00001.jpg;0\n")
+    problems = read_benchmark(benchmark("pacs"), tmp_path).problems
+    assert any("1 lines of" in each and "are not `path label`" in each for each in problems)
+
+
+def test_list_whose_paths_name_no_class_is_a_problem(tmp_path: Path) -> None:
+    pacs(tmp_path)
+    (tmp_path / "photo_train.txt").write_text("image_0001.jpg 3\n")
+    problems = read_benchmark(benchmark("pacs"), tmp_path).problems
+    assert any("name no class of PACS" in each for each in problems)
+
+
+def test_test_lists_of_pacs_never_make_a_test_part(tmp_path: Path) -> None:
+    dassl_pacs(tmp_path, train=2, crossval=1, base=1)
+    # One image of the train list is missing in the test list, and the other way round.
+    test = next(tmp_path.rglob("sketch_test_kfold.txt"))
+    test.write_text("\n".join(test.read_text().splitlines()[1:]) + "\n")
+    found = read_benchmark(benchmark("pacs"), tmp_path)
+    assert by_part(found) == {"train": 56, "validation": 28}
