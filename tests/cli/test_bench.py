@@ -12,6 +12,8 @@ import pytest
 from tests.support.bench import TRACE
 from tests.support.runs import OPTIONS, Ended, folder_of_images, run_cli
 
+from cicf.bench.engine import GRACE
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).with_name("cicf")
 SMALL = ("--set", "epochs=1", "--set", "inner.size=8", "--set", "outer.size=4")
@@ -65,21 +67,54 @@ def test_failures_are_listed_with_their_logs_at_the_end(images: Path) -> None:
 
 
 @pytest.mark.slow
-def test_interrupt_stops_the_runs_and_says_how_to_go_on(images: Path) -> None:
+@pytest.mark.parametrize("is_background", [False, True])
+def test_stopped_bench_stops_its_runs_and_says_how_to_go_on(
+    images: Path, is_background: bool
+) -> None:
     words = ["bench", images, "--out", images.parent / "out", "--seeds", 1, *MODEL]
     words += ["--methods", "tests.support.bench:TracedConfig", "--set", "epochs=100000"]
-    process = subprocess.Popen([SCRIPT, *map(str, words)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [SCRIPT, *map(str, words)],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell has its background jobs ignore what the keyboard sends.
+        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        if is_background
+        else None,
+    )
     trace, deadline = Path(os.environ[TRACE]), time.monotonic() + 90
     while not trace.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM if is_background else signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
     assert err.splitlines()[-1].startswith("cicf: stopped; start the same command again")
     assert "Traceback" not in err
+    # Soon, and not by force after a time of grace.
+    assert time.monotonic() - began < GRACE
     taken = len(trace.read_text())
     time.sleep(0.3)
     assert len(trace.read_text()) == taken
+
+
+@pytest.mark.slow
+def test_bench_that_must_outlive_its_terminal_does(images: Path) -> None:
+    words = [SCRIPT, "bench", images, "--out", images.parent / "out", "--seeds", "1", *MODEL]
+    words += ["--methods", "erm", "--targets", "art"]
+    process = subprocess.Popen(
+        list(map(str, words)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "ERM" in out
 
 
 @pytest.mark.parametrize(

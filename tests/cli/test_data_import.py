@@ -82,8 +82,10 @@ def test_import_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int) 
     with zipfile.ZipFile(source, "w") as archive:
         for index in range(40_000):
             archive.writestr(f"photo/dog/{index}.jpg", content.getvalue())
-    command = [Path(sys.executable).with_name("cicf"), "data", "import", "pacs", source]
-    process = subprocess.Popen([*command, tmp_path / "here" / "pacs"], stderr=subprocess.PIPE)
+    script, dest = Path(sys.executable).with_name("cicf"), tmp_path / "here" / "pacs"
+    process = subprocess.Popen(
+        [script, "data", "import", "pacs", source, dest], stderr=subprocess.PIPE
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("here/.pacs*/*")) and time.monotonic() < deadline:
         time.sleep(0.02)

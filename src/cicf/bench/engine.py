@@ -194,10 +194,11 @@ def _problem(here: _Running, code: int) -> str:
 
 def _stop(running: dict[int, _Running]) -> None:
     for each in running.values():
-        each.process.send_signal(signal.SIGINT)
+        each.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + GRACE
     for each in running.values():
         try:
-            each.process.wait(timeout=GRACE)
+            each.process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             each.process.kill()
             each.process.wait()

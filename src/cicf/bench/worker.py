@@ -5,6 +5,7 @@ What goes wrong is told on the error stream, which the engine keeps as the log o
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -28,6 +29,9 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Do the run that the input describes and return the exit code."""
+    # Also where whoever started the engine ignores interrupts, as a shell does for background jobs.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     # A user's own networks and methods are found as they are by the command that started this.
     sys.path.append("")
     job = json.load(sys.stdin)

@@ -23,6 +23,8 @@ from cicf.cli.train import train
 from cicf.core.errors import CicfError
 
 INTERRUPTED = 130
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a command as an interrupt does: its workers are stopped, and its files put in order."""
 
 app = typer.Typer(
     name="cicf",
@@ -100,7 +102,12 @@ def _interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    old = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What nohup ignores stays ignored.
+    old = {
+        number: handler
+        for number in SIGNALS
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
     for number in old:
         signal.signal(number, signal.default_int_handler)
     try:
