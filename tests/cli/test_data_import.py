@@ -74,13 +74,12 @@ def test_fetch_says_where_to_get_what_the_hub_does_not_have(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_import_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int) -> None:
+def test_import_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
     source = tmp_path / "source.zip"
     content = io.BytesIO()
     Image.new("RGB", (2, 2)).save(content, "jpeg")
     with zipfile.ZipFile(source, "w") as archive:
-        for index in range(40_000):
+        for index in range(30_000):
             archive.writestr(f"photo/dog/{index}.jpg", content.getvalue())
     script, dest = Path(sys.executable).with_name("cicf"), tmp_path / "here" / "pacs"
     process = subprocess.Popen(
@@ -89,7 +88,7 @@ def test_import_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int) 
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("here/.pacs*/*")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode == 130
     assert b"Traceback" not in err
