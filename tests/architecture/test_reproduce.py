@@ -30,4 +30,4 @@ def test_command_and_its_options_exist(command: str) -> None:
     here, words = get_command(app), shlex.split(command)[1:]
     while hasattr(here, "commands"):
         here = here.commands[words.pop(0)]
-    here.make_context(here.name, words)
+    assert here.make_context(here.name, words).params

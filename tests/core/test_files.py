@@ -167,12 +167,15 @@ def test_looking_for_a_lock_does_not_keep_others_from_taking_it(tmp_path: Path) 
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
+        taken = 0
         for _ in range(200):
             with locked(tmp_path):
+                taken += (tmp_path / ".lock").exists()
                 (tmp_path / "kept").touch()
     finally:
         stop.set()
         watcher.join()
+    assert taken == 200
 
 
 def test_folder_in_which_nothing_came_to_be_is_gone_after_its_lock(tmp_path: Path) -> None:
