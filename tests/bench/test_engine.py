@@ -14,6 +14,7 @@ from tests.support.bench import TRACE
 from tests.support.tiny import config, write_images
 
 from cicf.bench import Ended, Job, Moved, Waiting, estimate, execute
+from cicf.bench.engine import _parsed
 from cicf.core.files import is_locked, locked
 from cicf.experiment.data import load_data
 from cicf.results import RunFolder
@@ -239,3 +240,8 @@ def test_run_that_was_taken_while_its_worker_got_ready_is_waited_for(
         assert next(events) == Waiting((run,))
         events.close()
     assert not run.folder.has_run
+
+
+@pytest.mark.parametrize("line", ['{"step": 3, "lo', "", "[1]", "\ufffd"])
+def test_line_that_was_cut_off_says_nothing(line: str) -> None:
+    assert _parsed(line) == {}

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
+from typing import Any
 
 from cicf.bench.grid import Job
 from cicf.bench.worker import BUSY
@@ -161,7 +162,7 @@ def _told(
         return
     here = running[number]
     if line is not None:
-        said = json.loads(line)
+        said = _parsed(line)
         if "step" in said:
             here.total = said.get("total", here.total)
             yield Moved(here.job, said["step"], here.total, said.get("loss"))
@@ -174,6 +175,15 @@ def _told(
     if code == 0:
         _remove_empty(here.log)
     yield Ended(here.job, None if code == 0 else _problem(here, code), here.log)
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    """Return what a line says; nothing if it was cut off in the midst."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _remove_empty(log: Path) -> None:
