@@ -1,6 +1,5 @@
 """What the paper prints: its tables cell by cell, as facts in a file."""
 
-import re
 import tomllib
 from decimal import Decimal
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import PlainSerializer
 
 from cicf.core.frozen import Frozen
+from cicf.core.names import plain
 
 REBUILT = "the paper's values are for Digits-DG; these images are a rebuild of it"
 
@@ -65,14 +65,14 @@ class PublishedTable(Frozen):
     def row(self, method: str, augment: str) -> PublishedRow | None:
         """Return the row of a method; None if the table has none."""
         for row in self.rows:
-            if _plain(row.method) == _plain(method) and row.augment == augment:
+            if plain(row.method) == plain(method) and row.augment == augment:
                 return row
         return None
 
     def place(self, domain: str) -> int | None:
         """Return which column a domain is, by any of its names; None if it is none."""
         for place, column in enumerate(self.columns):
-            if _plain(domain) in map(_plain, (column.name, column.printed, *column.also)):
+            if plain(domain) in map(plain, (column.name, column.printed, *column.also)):
                 return place
         return None
 
@@ -95,11 +95,11 @@ def published(data: str, model: str) -> PublishedTable | None:
     The table for a rebuild of the data says so in its caveat.
     """
     for table in published_tables():
-        if _plain(model) != _plain(table.model):
+        if plain(model) != plain(table.model):
             continue
-        if _plain(data) == _plain(table.data):
+        if plain(data) == plain(table.data):
             return table
-        if _plain(data) in map(_plain, table.rebuilds):
+        if plain(data) in map(plain, table.rebuilds):
             return table.model_copy(update={"caveat": REBUILT})
     return None
 
@@ -108,15 +108,10 @@ def printed_label(method: str) -> str | None:
     """Return how the paper writes a method, with basic augmentation; None if it has no such row."""
     for table in published_tables():
         for row in table.rows:
-            if _plain(row.method) == _plain(method) and row.augment == "basic":
+            if plain(row.method) == plain(method) and row.augment == "basic":
                 return row.label.rstrip("‡")
     return None
 
 
 def _labelled(rows: dict[str, dict[str, object]]) -> list[dict[str, object]]:
     return [{"label": label, **row} for label, row in rows.items()]
-
-
-def _plain(name: str) -> str:
-    """Return a name without what people spell differently: case, spaces, hyphens, underscores."""
-    return re.sub(r"[\s_-]", "", name).casefold()

@@ -1,6 +1,5 @@
 """The benchmarks of the paper: their names and their official counts, as facts in a file."""
 
-import re
 import tomllib
 from functools import cache, cached_property
 from importlib.resources import files
@@ -9,6 +8,7 @@ from pydantic import Field
 
 from cicf.core import DataError, did_you_mean
 from cicf.core.frozen import Frozen
+from cicf.core.names import plain
 from cicf.data.domains import Part
 
 
@@ -44,13 +44,13 @@ class Benchmark(Frozen):
 
     def domain(self, name: str) -> str | None:
         """Return our name of a domain, by any of its names; None if it is none."""
-        return self._domain_names.get(_plain(name))
+        return self._domain_names.get(plain(name))
 
     def label(self, name: str) -> str | None:
         """Return our name of a class, however it is spelled; None if it is none."""
         if self.numbered and name.isdecimal() and int(name) < len(self.classes):
             return self.classes[int(name)]
-        return self._class_names.get(_plain(name))
+        return self._class_names.get(plain(name))
 
     @property
     def total(self) -> int:
@@ -63,13 +63,11 @@ class Benchmark(Frozen):
 
     @cached_property
     def _domain_names(self) -> dict[str, str]:
-        return {
-            _plain(name): own for own, others in self.domains.items() for name in (own, *others)
-        }
+        return {plain(name): own for own, others in self.domains.items() for name in (own, *others)}
 
     @cached_property
     def _class_names(self) -> dict[str, str]:
-        return {_plain(name): name for name in self.classes}
+        return {plain(name): name for name in self.classes}
 
 
 @cache
@@ -96,9 +94,4 @@ def benchmark(name: str) -> Benchmark:
 
 
 def _own_name(name: str) -> str | None:
-    return {_plain(each): each for each in benchmarks()}.get(_plain(name))
-
-
-def _plain(name: str) -> str:
-    """Return a name without what people spell differently: case, spaces, hyphens, underscores."""
-    return re.sub(r"[\s_-]", "", name).casefold()
+    return {plain(each): each for each in benchmarks()}.get(plain(name))
