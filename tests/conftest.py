@@ -1,6 +1,7 @@
 """What all tests share: real data where it is, and a summary of what was skipped and why."""
 
 import os
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,14 @@ def seeded() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(autouse=True)
+def cache_root(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a folder of its own for decoded images; it comes to be when it is used."""
+    root = tmp_path_factory.getbasetemp() / f"cache-{uuid.uuid4().hex}"
+    monkeypatch.setenv("CICF_CACHE", str(root))
+    return root
 
 
 @pytest.fixture

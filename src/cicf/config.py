@@ -19,9 +19,10 @@ from pydantic import (
 from cicf.core import ConfigError, did_you_mean
 from cicf.core.frozen import Frozen
 from cicf.core.imported import imported
+from cicf.data.autoaugment import Policy
 from cicf.data.clustering import Clustering
 from cicf.data.sampling import INNER_SIZE, OUTER_SIZE
-from cicf.data.transforms import Augment, Policy
+from cicf.data.transforms import Augment
 from cicf.method import MethodConfig
 from cicf.methods import METHODS
 from cicf.training import MachineConfig, OptimConfig

@@ -9,6 +9,7 @@ from torch import Tensor
 import cicf
 from cicf.data.domains import DomainDataset
 from cicf.data.images import ImageFiles
+from cicf.data.views import View
 from cicf.experiment import events
 from cicf.results import Record, RunFolder
 from cicf.training import EpochEnded
@@ -16,6 +17,10 @@ from cicf.training import EpochEnded
 
 class SeenError(Exception):
     """Says that an image of the target was asked for."""
+
+
+def names(data: DomainDataset, places: Tensor) -> set[str]:
+    return {data.domains[number] for number in data.domain[places].tolist()}
 
 
 @pytest.mark.parametrize("method", ["erm", "maml", "cicf"])
@@ -35,14 +40,14 @@ def test_target_cannot_be_read_until_training_has_ended(
         reads[kind] += 1
         return original(self, index)
 
-    def item(self: DomainDataset, index: int) -> tuple[Tensor, int, int]:
-        if self.domains[int(self.domain[index])] == "sketch" and is_training:
-            raise SeenError(index)
-        return original_item(self, index)
+    def view(self: DomainDataset, view: View, places: Tensor) -> Tensor:
+        if is_training and "sketch" in names(self, places):
+            raise SeenError(places)
+        return original_view(self, view, places)
 
-    original, original_item = ImageFiles.__getitem__, DomainDataset.__getitem__
+    original, original_view = ImageFiles.__getitem__, DomainDataset.view
     monkeypatch.setattr(ImageFiles, "__getitem__", read)
-    monkeypatch.setattr(DomainDataset, "__getitem__", item)
+    monkeypatch.setattr(DomainDataset, "view", view)
     for event in events(run, out=tmp_path / "run"):
         if isinstance(event, RunFolder):
             is_training = True
@@ -64,13 +69,13 @@ def test_guard_of_the_test_above_notices_a_network_that_sees_the_target(
         split = original(run, data)
         return split._replace(validation=split.test)
 
-    def item(self: DomainDataset, index: int) -> tuple[Tensor, int, int]:
-        if self.domains[int(self.domain[index])] == "sketch":
-            raise SeenError(index)
-        return original_item(self, index)
+    def view(self: DomainDataset, view: View, places: Tensor) -> Tensor:
+        if "sketch" in names(self, places):
+            raise SeenError(places)
+        return original_view(self, view, places)
 
-    original_item = DomainDataset.__getitem__
-    monkeypatch.setattr(DomainDataset, "__getitem__", item)
+    original_view = DomainDataset.view
+    monkeypatch.setattr(DomainDataset, "view", view)
     monkeypatch.setattr("cicf.experiment.build.make_split", leaking)
     with pytest.raises(SeenError):
         cicf.train(config(images, epochs=1), out=tmp_path / "run")

@@ -20,7 +20,7 @@ NAMES = {"theta": "θ", "theta_dagger": "θ†"}
 
 def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Record]:
     """Show a run while it goes on: a bar on a terminal, lines elsewhere; return what it left."""
-    from cicf.training import EpochEnded, Started, Stepped
+    from cicf.training import Caching, EpochEnded, Started, Stepped
 
     console = error_console()
     columns = (
@@ -35,9 +35,11 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
         for event in events:
             if isinstance(event, RunFolder):
                 folder = event.path
+            elif isinstance(event, Caching):
+                bar.update(task, completed=event.done, total=event.total, terms="images decoded")
             elif isinstance(event, Started):
                 _introduce(event, folder, console)
-                bar.update(task, total=event.total_steps, completed=event.step)
+                bar.update(task, total=event.total_steps, completed=event.step, terms="")
             elif isinstance(event, Stepped):
                 terms = _terms(event.terms)
                 bar.update(task, completed=event.step, terms=_losses(event.terms))

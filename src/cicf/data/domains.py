@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from cicf.core import DataError, did_you_mean
 from cicf.data.images import ImageFiles
+from cicf.data.views import View
 
 Part = Literal["train", "validation", "test"]
 """What a given split uses an image of a source for; `test` is what a target is scored on."""
@@ -38,6 +39,12 @@ class DomainDataset(Dataset[tuple[Tensor, int, int]]):
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def view(self, view: View, places: Int[Tensor, " m"]) -> UInt8[Tensor, "m 3 s s"]:
+        """Return the images at these places as squares."""
+        if isinstance(self.images, ImageFiles):
+            return self.images.view(view, places)
+        return view.of(self.images[places])
 
     def subset(self, places: Int[Tensor, " m"]) -> "DomainDataset":
         """Return the images at these places, with the same names of classes and domains."""

@@ -3,17 +3,19 @@
 import io
 import struct
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Bool, Int, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from cicf.core import DataError
+from cicf.data.views import View
 
 _BROKEN_EXIF = (struct.error, AttributeError, KeyError, TypeError, ValueError, SyntaxError)
 _UNREADABLE = (
@@ -27,11 +29,27 @@ _UNREADABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+class Store(ABC):
+    """Is where views of images may be found without decoding them."""
+
+    @abstractmethod
+    def gather(
+        self, view: View, places: Int[Tensor, " m"]
+    ) -> tuple[UInt8[Tensor, "m 3 s s"], Bool[Tensor, " m"]]:
+        """Return room for the images at these places, and which of them are in it already."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ImageFiles:
-    """Is a sequence of images given by their files, each decoded when it is asked for."""
+    """Is a sequence of images given by their files, each decoded when it is asked for.
+
+    Where a `store` has a view of an image, that is taken instead; `places` are the images' numbers
+    in it.
+    """
 
     paths: tuple[Path, ...]
+    store: Store | None = None
+    places: Int[Tensor, " n"] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -41,7 +59,23 @@ class ImageFiles:
 
     def take(self, places: Int[Tensor, " m"]) -> "ImageFiles":
         """Return the images at these places."""
-        return ImageFiles(tuple(self.paths[place] for place in places.tolist()))
+        paths = tuple(self.paths[place] for place in places.tolist())
+        return ImageFiles(paths, self.store, None if self.places is None else self.places[places])
+
+    def kept_in(self, store: Store) -> "ImageFiles":
+        """Return the same images, which are all that the store is about."""
+        return ImageFiles(self.paths, store, torch.arange(len(self.paths)))
+
+    def view(self, view: View, places: Int[Tensor, " m"]) -> UInt8[Tensor, "m 3 s s"]:
+        """Return the images at these places as squares, with or without the store the same."""
+        if self.store is None or self.places is None:
+            found = torch.empty(len(places), 3, view.size, view.size, dtype=torch.uint8)
+            is_there = torch.zeros(len(places), dtype=torch.bool)
+        else:
+            found, is_there = self.store.gather(view, self.places[places])
+        for position in (~is_there).nonzero()[:, 0].tolist():
+            found[position] = view.of(self[int(places[position])][None])[0]
+        return found
 
 
 def read_image(path: Path) -> UInt8[Tensor, "3 height width"]:

@@ -1,8 +1,10 @@
 """The draws of a run, each a function of its step alone; and images as they are evaluated."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -12,6 +14,8 @@ from cicf.data.domains import DomainDataset
 from cicf.data.samplers import StepSampler
 from cicf.data.sampling import Samplers
 from cicf.data.transforms import Transform
+
+Read = TypeVar("Read")
 
 
 class Draws(Dataset[Draw]):
@@ -37,13 +41,9 @@ class Draws(Dataset[Draw]):
 
     def _samples(self, sampler: StepSampler, step: int) -> Samples:
         places = sampler.batch(step)
-        images = [
-            self._transform.training(
-                self._data.images[place], stream_seed(self._seed, sampler.role, step, position)
-            )
-            for position, place in enumerate(places.tolist())
-        ]
-        return Samples(torch.stack(images), self._data.y[places], self._data.domain[places], places)
+        seed = stream_seed(self._seed, sampler.role, step)
+        images = self._transform.training(self._data, places, seed=seed)
+        return Samples(images, self._data.y[places], self._data.domain[places], places)
 
 
 class Evaluated(Dataset[Sequence[object]]):
@@ -53,40 +53,65 @@ class Evaluated(Dataset[Sequence[object]]):
         self._data, self._transform = data, transform
 
     def __getitem__(self, place: int) -> tuple[Tensor, int, int, int]:
-        image, y, domain = self._data[place]
-        return self._transform.evaluation(image), y, domain, place
+        return self.__getitems__([place])[0]
+
+    def __getitems__(self, places: Sequence[int]) -> list[tuple[Tensor, int, int, int]]:
+        """Return several items, as loaders ask for them: made in one go."""
+        found = self.batch(torch.as_tensor(places))
+        labels = (found.y.tolist(), found.domain.tolist(), found.place.tolist())
+        return list(zip(found.x, *labels, strict=True))
 
     def __len__(self) -> int:
         return len(self._data)
+
+    def batch(self, places: Int[Tensor, " m"]) -> Samples:
+        """Return the images at these places, with what is known of them."""
+        data = self._data
+        images = self._transform.evaluation(data, places)
+        return Samples(images, data.y[places], data.domain[places], places)
+
+
+class _Batches(Dataset[Samples]):
+    """Is an evaluated data set whose items are batches, asked for by their places."""
+
+    def __init__(self, data: Evaluated) -> None:
+        self._data = data
+
+    def __getitem__(self, places: Int[Tensor, " m"]) -> Samples:
+        return self._data.batch(places)
 
 
 def iterate(
     draws: Draws, *, start: int, stop: int, num_workers: int = 0, pins_memory: bool = False
 ) -> Iterator[Draw]:
     """Yield the draws of the steps from `start` to before `stop`."""
-    loader: DataLoader[Draw] = DataLoader(
-        draws,
-        batch_size=None,
-        sampler=range(start, stop),
-        num_workers=num_workers,
-        pin_memory=pins_memory,
-        generator=torch.Generator(),
-    )
-    yield from loader
+    yield from _read(draws, range(start, stop), num_workers=num_workers, pins_memory=pins_memory)
 
 
 def batches(
     data: Evaluated, *, size: int, num_workers: int = 0, shuffle_seed: int | None = None
 ) -> Iterator[Samples]:
     """Yield all images in batches, in their own order or in one that depends on the seed alone."""
-    places = range(len(data))
     order = (
-        list(places)
+        torch.arange(len(data))
         if shuffle_seed is None
-        else torch.randperm(len(data), generator=generator(shuffle_seed, "shuffle")).tolist()
+        else torch.randperm(len(data), generator=generator(shuffle_seed, "shuffle"))
     )
-    loader: DataLoader[Sequence[object]] = DataLoader(
-        data, batch_size=size, sampler=order, num_workers=num_workers, generator=torch.Generator()
+    if len(data):
+        yield from _read(_Batches(data), order.split(size), num_workers=num_workers)
+
+
+def _read(
+    dataset: Dataset[Read], keys: Sequence[object], *, num_workers: int, pins_memory: bool = False
+) -> Iterator[Read]:
+    """Yield an item of the data set for each key, in their order, in workers or here."""
+    loader: DataLoader[Read] = DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=keys,
+        num_workers=num_workers,
+        pin_memory=pins_memory,
+        # One of its own, or a loader would draw from the global random state.
+        generator=torch.Generator(),
     )
-    for batch in loader:
-        yield Samples(*batch)
+    yield from loader

@@ -1,20 +1,20 @@
-"""From an image to what a network takes: size, augmentation, normalisation."""
+"""From images to what a network takes: size, augmentation, normalisation, for whole batches."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from cicf.core.streams import generator, stream_seed
-from cicf.core.torchvision_cpu import torchvision
+from cicf.core.streams import generator
+from cicf.data.autoaugment import Policy, autoaugment
+from cicf.data.domains import DomainDataset
+from cicf.data.views import View
 
 Augment = Literal["none", "basic", "autoaugment"]
 """`basic`: a flip and a translation, each in half of the images. `autoaugment`: these, then one
 sub-policy of torchvision's AutoAugment."""
-Policy = Literal["imagenet", "svhn"]
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 ENLARGED = 1.125
@@ -23,7 +23,7 @@ ENLARGED = 1.125
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Turns an image of any size into a square one; in training by the draws of a seed alone."""
+    """Turns images of any size into square ones; in training by the draws of a seed alone."""
 
     size: int
     mean: tuple[float, float, float]
@@ -32,52 +32,67 @@ class Transform:
     flips: bool = True
     policy: Policy = "imagenet"
 
-    def training(self, image: UInt8[Tensor, "3 h w"], seed: int) -> Float[Tensor, "3 s s"]:
-        """Return an augmented image, the same for the same seed, in any process."""
-        stream = generator(seed, "augment")
+    @property
+    def trained_views(self) -> tuple[View, ...]:
+        """Return the squares that a batch to train on is made of."""
+        squeezed = View("squeezed", self.size)
         if self.augment == "none":
-            return self._normalised(_resized(image, self.size))
-        if float(torch.rand((), generator=stream)) < 0.5:
-            image = _resized(image, self.size)
-        else:
-            large = round(self.size * ENLARGED)
-            top, left = torch.randint(large - self.size + 1, (2,), generator=stream).tolist()
-            image = _resized(image, large)[:, top : top + self.size, left : left + self.size]
-        if self.flips and float(torch.rand((), generator=stream)) < 0.5:
-            image = image.flip(2)
-        if self.augment == "autoaugment":
-            # torchvision draws from the global state, which is lent to it for the time of the call.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(stream_seed(seed, "autoaugment"))
-                v2 = torchvision("transforms.v2")
-                image = v2.AutoAugment(v2.AutoAugmentPolicy(self.policy))(image)
-        return self._normalised(image)
+            return (squeezed,)
+        return squeezed, View("squeezed", round(self.size * ENLARGED))
 
-    def evaluation(self, image: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 s s"]:
-        """Return the centre of the image as the network takes it."""
-        return self._normalised(self.centre(image))
+    @property
+    def evaluated_view(self) -> View:
+        """Return the square that a network is evaluated on."""
+        return View("centre", self.size)
+
+    def training(
+        self, data: DomainDataset, places: Int[Tensor, " m"], *, seed: int
+    ) -> Float[Tensor, "m 3 s s"]:
+        """Return the images at these places, augmented by their positions and the seed alone."""
+        if self.augment == "none":
+            return self._normalised(data.view(self.trained_views[0], places))
+        stream = generator(seed, "augment")
+        images = self._translated(data, places, stream)
+        if self.flips:
+            is_flipped = torch.rand(len(places), generator=stream) < 0.5
+            images[is_flipped] = images[is_flipped].flip(3)
+        if self.augment == "autoaugment":
+            images = autoaugment(images, self.policy, generator(seed, "autoaugment"))
+        return self._normalised(images)
+
+    def evaluation(
+        self, data: DomainDataset, places: Int[Tensor, " m"]
+    ) -> Float[Tensor, "m 3 s s"]:
+        """Return the centres of the images at these places as the network takes them."""
+        return self._normalised(data.view(self.evaluated_view, places))
+
+    def prepared(self, image: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 s s"]:
+        """Return one image as it is evaluated."""
+        return self._normalised(self.centre(image)[None])[0]
 
     def centre(self, image: UInt8[Tensor, "3 h w"]) -> UInt8[Tensor, "3 s s"]:
         """Return the centre of the image, its short side scaled to the size."""
-        height, width = image.shape[1:]
-        scale = self.size / min(height, width)
-        sides = max(self.size, round(height * scale)), max(self.size, round(width * scale))
-        image = _resized(image, *sides)
-        top, left = (sides[0] - self.size) // 2, (sides[1] - self.size) // 2
-        return image[:, top : top + self.size, left : left + self.size]
+        return self.evaluated_view.of(image[None])[0]
 
-    def _normalised(self, image: UInt8[Tensor, "3 s s"]) -> Float[Tensor, "3 s s"]:
+    def _translated(
+        self, data: DomainDataset, places: Int[Tensor, " m"], stream: torch.Generator
+    ) -> UInt8[Tensor, "m 3 s s"]:
+        squeezed, enlarged = self.trained_views
+        is_moved = torch.rand(len(places), generator=stream) < 0.5
+        room = enlarged.size - self.size + 1
+        corners = torch.randint(room, (len(places), 2), generator=stream)
+        images = torch.empty(len(places), 3, self.size, self.size, dtype=torch.uint8)
+        images[~is_moved] = data.view(squeezed, places[~is_moved])
+        large = data.view(enlarged, places[is_moved])
+        positions = is_moved.nonzero()[:, 0].tolist()
+        for image, position, (top, left) in zip(
+            large, positions, corners[is_moved].tolist(), strict=True
+        ):
+            images[position] = image[:, top : top + self.size, left : left + self.size]
+        return images
+
+    def _normalised(self, images: UInt8[Tensor, "m 3 s s"]) -> Float[Tensor, "m 3 s s"]:
         mean, std = torch.tensor(self.mean)[:, None, None], torch.tensor(self.std)[:, None, None]
-        return (image / 255 - mean) / std
-
-
-def _resized(
-    image: UInt8[Tensor, "3 h w"], height: int, width: int | None = None
-) -> UInt8[Tensor, "3 r s"]:
-    shape = height, width or height
-    if image.shape[1:] == shape:
-        return image
-    found = F.interpolate(
-        image[None].float(), shape, mode="bilinear", antialias=True, align_corners=False
-    )
-    return found[0].round().clamp(0, 255).to(torch.uint8)
+        # Two operations in place instead of three: it is here that most of the time goes.
+        found = images.to(torch.get_default_dtype(), memory_format=torch.contiguous_format)
+        return found.mul_(1 / (255 * std)).sub_(mean / std)

@@ -1,5 +1,8 @@
 """The images that a config names, wherever they come from."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +15,17 @@ from cicf.data.benchmarks import (
     is_benchmark,
     load_benchmark,
 )
+from cicf.data.cache import Cache, Wanted
 from cicf.data.demo import demo_digits
 from cicf.data.domains import DomainDataset
+from cicf.data.fingerprint import fingerprint
 from cicf.data.folder import load_folder
+from cicf.data.images import ImageFiles
 from cicf.data.items import Unreadable
 from cicf.data.manifest import load_manifest
+from cicf.data.views import View
 from cicf.experiment.presets import DEMO
+from cicf.training.events import Caching
 
 
 class Loaded(NamedTuple):
@@ -28,15 +36,61 @@ class Loaded(NamedTuple):
 
 
 def load_data(
-    config: DataConfig, *, is_for_training: bool = True, checks_images: bool = True
+    config: DataConfig,
+    *,
+    is_for_training: bool = True,
+    checks_images: bool = True,
+    cache_root: Path | None = None,
 ) -> Loaded:
     """Return the images that a config names; to train on, classes need two images each.
 
-    Without `checks_images` they are not decoded first, unless that tells which are left out.
+    Without `checks_images` they are not decoded first, unless that tells which are left out. Nor
+    are they where the cache in `cache_root` knows that these very bytes can be decoded.
     """
-    unreadable: Unreadable = "refused" if checks_images else "not looked for"
     if config.skips_unreadable:
-        unreadable = "left out"
+        return _loaded(config, "left out", is_for_training)
+    if not checks_images:
+        return _loaded(config, "not looked for", is_for_training)
+    if cache_root is None:
+        return _loaded(config, "refused", is_for_training)
+    # A file that cannot even be opened is told of by the look at all images.
+    with suppress(OSError):
+        found = _loaded(config, "not looked for", is_for_training)
+        if _cache(found.data, cache_root, fingerprint(found.data)).is_checked:
+            return found
+    found = _loaded(config, "refused", is_for_training)
+    if isinstance(found.data.images, ImageFiles):
+        _cache(found.data, cache_root, fingerprint(found.data)).mark_checked()
+    return found
+
+
+def with_cache(data: DomainDataset, root: Path | None, fingerprint: str) -> DomainDataset:
+    """Return data that take decoded images from the cache, where they are files."""
+    if root is None or not isinstance(data.images, ImageFiles):
+        return data
+    return replace(data, images=data.images.kept_in(_cache(data, root, fingerprint)))
+
+
+def kept(
+    parts: Sequence[tuple[DomainDataset | None, Sequence[View]]],
+) -> Iterator[Caching]:
+    """Decode what the cache of these parts of a data set lacks, and tell of it."""
+    wanted = [
+        Wanted(part.images, views)
+        for part, views in parts
+        if part is not None and isinstance(part.images, ImageFiles)
+    ]
+    stores = [each.images.store for each in wanted]
+    if stores and isinstance(stores[0], Cache):
+        for told in stores[0].add(wanted):
+            yield Caching(told.done, told.total)
+
+
+def _cache(data: DomainDataset, root: Path, fingerprint: str) -> Cache:
+    return Cache(root, fingerprint, count=len(data))
+
+
+def _loaded(config: DataConfig, unreadable: Unreadable, is_for_training: bool) -> Loaded:
     if config.name == DEMO and config.root is None:
         return Loaded(demo_digits())
     if is_benchmark(config.name):

@@ -41,7 +41,7 @@ class LoadedRun:
 
     def prepared(self, images: Sequence[UInt8[Tensor, "3 _ _"]]) -> Float[Tensor, "n 3 s s"]:
         """Return the images as the network takes them."""
-        return torch.stack([self.transform.evaluation(image) for image in images]).to(self.device)
+        return torch.stack([self.transform.prepared(image) for image in images]).to(self.device)
 
     def scores(self, data: DomainDataset) -> Scores:
         """Return the score on every domain; classes are matched by name."""

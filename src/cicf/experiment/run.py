@@ -12,7 +12,7 @@ from cicf.core import CicfError, ConfigError
 from cicf.core.files import locked, remove_leftovers
 from cicf.data.fingerprint import fingerprint as fingerprint_of
 from cicf.experiment.build import make_plan
-from cicf.experiment.data import load_data
+from cicf.experiment.data import kept, load_data, with_cache
 from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Parameters, Record, Scored, Scores, Selection
 from cicf.training import Event, MachineConfig, Plan, Trainer
@@ -38,8 +38,10 @@ def events(
     config: RunConfig, *, out: Path | None = None, resumes: bool = False
 ) -> Iterator[Event | RunFolder | Record]:
     """Run a config: yield its folder, then what training tells of, and the record at the end."""
-    loaded = load_data(config.data, checks_images=config.machine.checks_images)
+    root = config.machine.cache_root()
+    loaded = load_data(config.data, checks_images=config.machine.checks_images, cache_root=root)
     fingerprint = fingerprint_of(loaded.data)
+    loaded = loaded._replace(data=with_cache(loaded.data, root, fingerprint))
     run_id = config.run_id(fingerprint)
     folder = RunFolder(RUNS / run_id if out is None else out)
     _check(folder, config, fingerprint, resumes=resumes)
@@ -70,13 +72,22 @@ def _run(
     yield folder
     # As many as it was begun with, or the last bits would be others.
     torch.set_num_threads(folder.setup().threads or torch.get_num_threads())
+    evaluated = plan.transform.evaluated_view
     try:
+        yield from kept(
+            [
+                (plan.split.train, (evaluated, *plan.transform.trained_views)),
+                (plan.split.validation, (evaluated,)),
+            ]
+        )
         yield from trainer.fit()
     except CicfError:
         # Nothing was trained yet: the mistake can be repaired and the same folder named again.
         if not folder.checkpoints.exists():
             folder.discard()
         raise
+    # Only now: nothing has looked at the target before.
+    yield from kept([(plan.split.test, (evaluated,))])
     last = best = _tested(trainer.epochs[-1], "last", plan, folder, config.machine)
     if trainer.best.epoch != last.epoch:
         best = _tested(trainer.best, "best", plan, folder, config.machine)

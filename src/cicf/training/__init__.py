@@ -1,12 +1,13 @@
 """The loop: draw, gradient, optimiser step; evaluation and checkpoints."""
 
-from cicf.training.events import EpochEnded, Event, Started, Stepped
+from cicf.training.events import Caching, EpochEnded, Event, Started, Stepped
 from cicf.training.machine import MachineConfig
 from cicf.training.optim import OptimConfig
 from cicf.training.plan import Plan
 from cicf.training.trainer import Trainer
 
 __all__ = [
+    "Caching",
     "EpochEnded",
     "Event",
     "MachineConfig",

@@ -26,7 +26,7 @@ def scores(
 ) -> Scores:
     """Return the score of every domain that the data have images of."""
     correct = torch.zeros(len(data.domains), dtype=torch.int64)
-    with evaluating(model), torch.no_grad():
+    with evaluating(model), torch.inference_mode():
         for batch in batches(Evaluated(data, transform), size=BATCH):
             found = model(batch.x.to(device)).argmax(dim=1).cpu()
             correct += torch.bincount(batch.domain[found == batch.y], minlength=len(correct))

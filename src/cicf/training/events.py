@@ -6,6 +6,14 @@ from cicf.results.record import Evaluation, Setup
 
 
 @dataclass(frozen=True, slots=True)
+class Caching:
+    """Says how many images have been decoded, of those that are kept on disk from now on."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """Says that training begins, or goes on after `step` steps."""
 
@@ -33,4 +41,4 @@ class EpochEnded:
     is_best: bool
 
 
-Event = Started | Stepped | EpochEnded
+Event = Caching | Started | Stepped | EpochEnded

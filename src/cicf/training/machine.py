@@ -1,5 +1,6 @@
 """Where and how a run is executed; of this, only the device may change its last bits."""
 
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -7,6 +8,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from cicf.core import ConfigError
 from cicf.core.frozen import Frozen
+from cicf.data.cache import default_root
 
 
 class MachineConfig(Frozen):
@@ -20,8 +22,17 @@ class MachineConfig(Frozen):
     """Steps between checkpoints; one is written after every epoch, too."""
     checks_images: bool = True
     """Whether every image is decoded once before training, so that it does not stop midway."""
+    cache: Literal["auto", "off"] = "auto"
+    """Whether decoded images are kept on disk, for later steps and runs: `auto`, where there is
+    room, or `off`. What a run learns is the same."""
+    cache_folder: Path | None = None
+    """Where they are kept; None for $CICF_CACHE, or cicf in $XDG_CACHE_HOME or ~/.cache."""
     tensorboard: bool = False
     """Whether to write what metrics.jsonl has for TensorBoard, too."""
+
+    def cache_root(self) -> Path | None:
+        """Return the folder for decoded images; None to keep none."""
+        return None if self.cache == "off" else self.cache_folder or default_root()
 
     def torch_device(self) -> torch.device:
         """Return the device, which must be there."""
