@@ -19,9 +19,12 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+BENCHMARKS := step memory
+
 bench: $(READY)
-	$(BIN)/python benchmarks/step.py --quick
-	$(BIN)/python benchmarks/memory.py --quick
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[peers]'
+	for name in $(BENCHMARKS); do \
+	  $(BIN)/python benchmarks/$$name.py --quick --json benchmarks/out/$$name.json || exit 1; done
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

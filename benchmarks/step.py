@@ -1,71 +1,138 @@
-"""Time of one step against unrolled autograd, interleaved in one run; medians of ratios.
+"""Time of one step against the fastest of the peers, each contestant in a process of its own.
 
-A time counts only if the gradient passed in the same run.
+The processes take turns; a ratio is the median over rounds of two times of the same round. A time
+counts only if the gradient passed in the same process. In the first column of ratios each
+contestant has the allocator that it comes with, in the second all keep memory for reuse.
 """
 
-import argparse
-import json
-import platform
 import statistics
-import time
+import sys
+from dataclasses import asdict, dataclass
+from itertools import product
 
-import torch
-from contestants import CONTESTANTS, EXACT, batch, digits_cnn, gradient
+import machine
+from contest import (
+    ALLOCATORS,
+    CUTS,
+    Place,
+    fastest_peer,
+    is_checked,
+    parser,
+    quartiles,
+    race,
+    ratios,
+    sizes,
+    taking_part,
+    workers,
+    write_json,
+)
+from networks import SETTINGS
 
 
-def worst_error(sizes: tuple[int, int]) -> float:
-    """Return the largest relative error of the exact contestants in float64."""
-    model = digits_cnn().double()
-    inner, outer = ((x.double(), y) for x, y in (batch(m, i) for i, m in enumerate(sizes)))
-    reference = gradient(CONTESTANTS["unrolled"], model, inner, outer)
-    errors = [
-        (gradient(CONTESTANTS[name], model, inner, outer) - reference).norm() for name in EXACT
-    ]
-    return float(max(errors) / reference.norm())
+@dataclass(frozen=True)
+class Row:
+    """Is what is known of a contestant after its turns; of three numbers, they are quartiles.
+
+    `counts` says whether the gradient was right; `errors` are those of `gradients.Errors`.
+    """
+
+    is_fastest_peer: bool
+    counts: bool
+    ratio: list[float]
+    seconds: list[float]
+    faults: float
+    errors: dict[str, float] | None
 
 
-def ratios(sizes: tuple[int, int], rounds: int) -> dict[str, float]:
-    """Return the median over the rounds of each contestant's time over unrolled's in that round."""
-    model = digits_cnn()
-    inner, outer = (batch(m, i) for i, m in enumerate(sizes))
-    seen: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
-    for turn in range(rounds + 1):
-        times = {}
-        for name, contestant in CONTESTANTS.items():
-            start = time.perf_counter()
-            gradient(contestant, model, inner, outer)
-            times[name] = time.perf_counter() - start
-        if turn > 0:
-            for name, seconds in times.items():
-                seen[name].append(seconds / times["unrolled"])
-    return {name: statistics.median(values) for name, values in seen.items()}
+Tables = dict[str, dict[str, dict[str, Row]]]
+"""Rows by contestant, by allocator, by setting and cut."""
+WARM_UPS = 3
+"""With memory that is kept, page faults end after the third step."""
+
+
+def run(places: list[Place], allocator: str, *, rounds: int, seeds: int) -> dict[str, Row]:
+    """Return what is known of each contestant after its turns."""
+    with workers(places, allocator) as entered:
+        errors = {
+            name: worker.ask("check", seeds) for name, worker in entered.items() if is_checked(name)
+        }
+        seconds, faults = race(entered, warm_ups=WARM_UPS, rounds=rounds)
+    peer = fastest_peer(seconds)
+    found = ratios(seconds, peer)
+    return {
+        name: Row(
+            is_fastest_peer=name == peer,
+            counts=name not in errors or bool(errors[name]["are_small"]),
+            ratio=found[name],
+            seconds=quartiles(values),
+            faults=statistics.median(faults[name]),
+            errors=errors.get(name),
+        )
+        for name, values in seconds.items()
+    }
+
+
+def show(title: str, columns: dict[str, dict[str, Row]]) -> None:
+    """Print the table of one setting and cut."""
+    print(f"\n{title}")
+    heads = "".join(f"{f'ratio, {name}':>14}{'seconds':>9}{'faults':>9}" for name in columns)
+    print(f"  {'allocator':<18}{heads}  error in float64, float32")
+    for name, row in next(iter(columns.values())).items():
+        cells = "".join(_cells(rows[name]) for rows in columns.values())
+        notes = "" if row.errors is None else "  {float64:.0e}, {float32:.2f} of unrolled's"
+        print(f"  {name:<18}{cells}{notes.format(**row.errors or {})}")
+
+
+def _cells(row: Row) -> str:
+    shown = f"{row.ratio[1]:.3f}" if row.counts else "wrong"
+    return f"{shown:>14}{row.seconds[1]:>9.3f}{row.faults:>9.0f}"
+
+
+def as_json(tables: Tables) -> dict[str, object]:
+    """Return the tables with rows as dictionaries."""
+    return {
+        title: {
+            allocator: {name: asdict(row) for name, row in rows.items()}
+            for allocator, rows in columns.items()
+        }
+        for title, columns in tables.items()
+    }
 
 
 def main() -> None:
-    """Print the table and, if asked, write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="5 rounds instead of 25")
-    parser.add_argument("--inner", type=int, default=256, help="M; M^l is a third of it")
-    parser.add_argument("--json", help="write the table to this file")
-    options = parser.parse_args()
-    sizes, rounds = (options.inner, options.inner * 84 // 256), 5 if options.quick else 25
-    error = worst_error((min(64, options.inner), 21))
-    assert error < 1e-10, f"the gradient is off by {error}, so no time counts"
-    table = ratios(sizes, rounds)
-    print(f"time of a step, unrolled = 1; Digits CNN, M = {sizes[0]}, M^l = {sizes[1]}")
-    for name, ratio in table.items():
-        print(f"  {name:<26} {ratio:.2f}")
-    print(f"  gradient in float64: within {error:.0e} of unrolled; {rounds} rounds")
-    if options.json:
-        machine = {
-            "machine": platform.platform(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
+    """Print a table for each setting and cut and, if asked, write all as JSON."""
+    options = parser(__doc__)
+    options.add_argument("--cuts", nargs="+", default=list(CUTS), choices=CUTS)
+    options.add_argument("--allocators", nargs="+", default=list(ALLOCATORS), choices=ALLOCATORS)
+    options.add_argument("--inner", type=int, help="M, instead of the setting's; M^l in proportion")
+    options.add_argument("--rounds", type=int, help="default: 15, and 3 with --quick")
+    chosen = options.parse_args()
+    names = taking_part(chosen.contestants)
+    rounds, seeds = chosen.rounds or (3 if chosen.quick else 15), 3 if chosen.quick else 10
+    tables: Tables = {}
+    for setting, cut in product(chosen.settings, chosen.cuts):
+        is_short = chosen.quick and setting != "digits"
+        if is_short and cut != chosen.cuts[0]:
+            continue
+        inner, outer = sizes(setting, is_quick=chosen.quick, inner=chosen.inner)
+        places = [Place(name, setting, cut, inner, outer) for name in names]
+        title = f"{SETTINGS[setting].title}, M = {inner}, M^l = {outer}, cut {cut}"
+        columns = {
+            allocator: run(places, allocator, rounds=rounds, seeds=seeds)
+            for allocator in (chosen.allocators[:1] if is_short else chosen.allocators)
         }
-        with open(options.json, "w") as file:
-            json.dump(
-                {**machine, "sizes": sizes, "rounds": rounds, "ratios": table}, file, indent=1
-            )
+        show(title, columns)
+        tables[title] = columns
+    print(f"\n{rounds} rounds after {WARM_UPS} warm-ups; ratio: time over the fastest peer's")
+    print(machine.summary())
+    write_json(chosen.json, {"rounds": rounds, "tables": as_json(tables)})
+    if not all(
+        row.counts
+        for columns in tables.values()
+        for rows in columns.values()
+        for row in rows.values()
+    ):
+        sys.exit("a gradient is wrong, so its times do not count")
 
 
 if __name__ == "__main__":
