@@ -5,10 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from cicf import Clustering, ConfigError, DataError, Strata, cluster_by_class
 from cicf.data import bic, strata_of
+from cicf.data.clusters import MOST_WHOLE
 
 
 def blobs(centres: int, size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -96,6 +99,67 @@ def test_bic_is_the_log_likelihood_less_its_penalty() -> None:
     num_parameters = (3 - 1) + 3 * 2 + 1
     expected = log_density.sum() - num_parameters / 2 * np.log(30)
     assert bic(x, groups) == pytest.approx(expected)
+
+
+def test_bic_of_single_precision_is_that_of_double() -> None:
+    x = (100 + np.random.default_rng(0).normal(size=(5000, 4))).astype(np.float32)
+    groups = np.arange(5000) % 3
+    assert bic(x, groups) == pytest.approx(bic(x.astype(np.float64), groups), rel=1e-9)
+
+
+def test_double_precision_is_kept_where_it_is_needed() -> None:
+    x = 1e9 + torch.tensor([0.0, 1.0]).double().repeat(20)[:, None]
+    assert cluster_by_class(x, [0] * 40, clusters_per_class=2).cluster.tolist() == [0, 1] * 20
+
+
+def inertia(x: Tensor, cluster: Tensor) -> float:
+    parts = [x[cluster == k].double() for k in cluster.unique()]
+    return sum(float((part - part.mean(dim=0)).square().sum()) for part in parts)
+
+
+def test_only_classes_above_the_threshold_are_read_in_mini_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = []
+    fit = MiniBatchKMeans.fit
+
+    def counted(self: MiniBatchKMeans, x: np.ndarray) -> MiniBatchKMeans:
+        sizes.append(len(x))
+        return fit(self, x)
+
+    monkeypatch.setattr(MiniBatchKMeans, "fit", counted)
+    y = torch.tensor([0] * MOST_WHOLE + [1] * (MOST_WHOLE + 1))
+    cluster_by_class(torch.randn(len(y), 2), y, seed=0)
+    assert sizes == [MOST_WHOLE + 1]
+
+
+def test_clusters_of_a_large_class_are_its_blobs() -> None:
+    x, which = blobs(3, 2000)
+    strata = cluster_by_class(x, torch.zeros_like(which), clusters_per_class=3)
+    assert torch.equal(strata.cluster, which)
+
+
+def test_large_class_keeps_a_cluster_of_one_percent() -> None:
+    x = torch.randn(6000, 4) + 30 * (torch.arange(6000) % 100 == 0)[:, None]
+    strata = cluster_by_class(x, [0] * 6000, clusters_per_class=2)
+    assert sorted(strata.sizes.tolist()) == [60, 5940]
+
+
+def test_large_class_is_clustered_as_well_as_by_whole_k_means() -> None:
+    """Where clusters overlap, the sum of squares is within 1 % of ten full restarts'."""
+    x = torch.randn(6, 16)[torch.randint(6, (5000,))] + torch.randn(5000, 16)
+    found = cluster_by_class(x, [0] * 5000, clusters_per_class=3)
+    whole = torch.tensor(KMeans(3, n_init=10, random_state=0).fit(x.double()).labels_)
+    assert inertia(x, found.cluster) <= 1.01 * inertia(x, whole)
+
+
+@pytest.mark.parametrize("size", [900, 5000])
+def test_clusters_do_not_depend_on_the_number_of_threads(size: int) -> None:
+    x, found = torch.randn(size, 8), []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(cluster_by_class(x, [0] * size, seed=3).cluster)
+    assert torch.equal(found[0], found[1])
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,5 +1,6 @@
 """What k-means looks at, and when."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -49,6 +50,18 @@ def test_data_set_is_read_in_its_own_order() -> None:
     features, labels = dataset_features(TensorDataset(x, y), resolution=2)
     assert torch.equal(labels, y)
     torch.testing.assert_close(features, pixel_features(x, resolution=2))
+
+
+def test_every_image_is_read_once_and_eight_of_them_are_probed() -> None:
+    reads: Counter[int] = Counter()
+
+    def item(index: int) -> tuple[Tensor, int]:
+        reads[index] += 1
+        return torch.zeros(3, 8, 8), index % 2
+
+    cluster_dataset(Items(item, length=600))
+    assert sorted(reads) == list(range(600))
+    assert Counter(reads.values()) == {1: 592, 3: 8}
 
 
 def test_clusters_of_a_trained_network_follow_its_features() -> None:
