@@ -1,12 +1,16 @@
 """Splits and draws."""
 
+import threading
+
 import pytest
 import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
 
 from cicf import ConfigError, DataError, RandomSampler, Strata, StratifiedSampler
-from cicf.core.draw import Draw
+from cicf.core.draw import Draw, Samples
 from cicf.data.domains import DomainDataset
-from cicf.data.loader import Draws, iterate
+from cicf.data.loader import Draws, Evaluated, batches, iterate
 from cicf.data.protocol import hold_out, leave_one_domain_out
 from cicf.data.sampling import Samplers
 from cicf.data.transforms import HALF, Transform
@@ -119,3 +123,89 @@ def test_one_image_is_augmented_differently_in_different_places() -> None:
     )
     changed = sum(not torch.equal(of_first[i], of_second[i]) for i in range(60))
     assert 30 < changed <= 60
+
+
+class Failing(Draws):
+    """Cannot make the draw of step 3."""
+
+    def __getitem__(self, step: int) -> Draw:
+        if step == 3:
+            raise DataError("step 3 cannot be drawn")
+        return super().__getitem__(step)
+
+
+def failing() -> Failing:
+    sampler = RandomSampler(60, size=8, seed=3)
+    return Failing(dataset(), Transform(8, *HALF), Samplers(sampler, None), seed=3)
+
+
+def test_what_goes_wrong_in_a_draw_is_told_where_it_is_asked_for() -> None:
+    found = iterate(failing(), start=0, stop=9)
+    for _ in range(3):
+        next(found)
+    with pytest.raises(DataError, match="step 3 cannot be drawn"):
+        next(found)
+
+
+def test_thread_that_reads_ahead_ends_with_its_reader() -> None:
+    before = threading.active_count(), torch.get_num_threads()
+    whole, closed = (iterate(draws(), start=0, stop=4) for _ in range(2))
+    assert len(list(whole)) == 4
+    next(closed)
+    assert threading.active_count() == before[0] + 1
+    closed.close()
+    failed = iterate(failing(), start=2, stop=9)
+    with pytest.raises(DataError):
+        list(failed)
+    assert (threading.active_count(), torch.get_num_threads()) == before
+
+
+def test_draws_are_made_while_the_one_before_is_used() -> None:
+    made = []
+
+    class Watched(Draws):
+        def __getitem__(self, step: int) -> Draw:
+            made.append(step)
+            done.set()
+            return super().__getitem__(step)
+
+    done = threading.Event()
+    sampler = RandomSampler(60, size=8, seed=3)
+    source = Watched(dataset(), Transform(8, *HALF), Samplers(sampler, None), seed=3)
+    found = iterate(source, start=0, stop=9)
+    next(found)
+    while len(made) < 2:
+        assert done.wait(timeout=5)
+    assert made == [0, 1]
+    found.close()
+
+
+@pytest.mark.parametrize("shuffle_seed", [None, 4])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_hold_every_image_as_it_is_evaluated(
+    shuffle_seed: int | None, num_workers: int
+) -> None:
+    data = Evaluated(dataset(), Transform(8, *HALF))
+    found = list(batches(data, size=25, num_workers=num_workers, shuffle_seed=shuffle_seed))
+    assert [len(batch.y) for batch in found] == [25, 25, 10]
+    assert sorted(torch.cat([batch.place for batch in found]).tolist()) == list(range(60))
+    for batch in found:
+        for x, y, domain, place in zip(*batch, strict=True):
+            item = data[int(place)]
+            assert torch.equal(x, item[0])
+            assert (int(y), int(domain), int(place)) == item[1:]
+
+
+def test_a_loader_gets_evaluated_images_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    original = Evaluated.batch
+
+    def batch(self: Evaluated, places: Tensor) -> Samples:
+        asked.append(len(places))
+        return original(self, places)
+
+    monkeypatch.setattr(Evaluated, "batch", batch)
+    loader = DataLoader(Evaluated(dataset(), Transform(8, *HALF)), batch_size=32)
+    shapes = [tuple(x.shape) for x, *_ in loader]
+    assert shapes == [(32, 3, 8, 8), (28, 3, 8, 8)]
+    assert asked == [32, 28]

@@ -10,11 +10,13 @@ from cicf.bench.grid import Job
 from cicf.core import CicfError
 from cicf.core.draw import on_device
 from cicf.core.replay import RandomSource
+from cicf.data.fingerprint import fingerprint
+from cicf.data.images import ImageFiles
 from cicf.data.loader import Draws
 from cicf.data.sampling import make_samplers
 from cicf.data.strata import strata_of
-from cicf.experiment.build import make_plan
-from cicf.experiment.data import Loaded
+from cicf.experiment.build import make_plan, make_transform
+from cicf.experiment.data import Loaded, with_cache
 from cicf.training import Plan
 
 LONG = 5.0
@@ -47,7 +49,7 @@ def estimate(jobs: Iterable[Job], loaded: Loaded) -> dict[str, Estimate]:
             continue
         try:
             with RandomSource([job.config.machine.torch_device()]).unchanged():
-                plan = make_plan(job.config, loaded, fingerprint="")
+                plan = make_plan(job.config, _with_cache(loaded, job), fingerprint="")
                 found[job.kind] = _measured(plan, job)
         except CicfError as error:
             found[job.kind] = Estimate(0, 0.0, 0, problem=str(error))
@@ -55,6 +57,15 @@ def estimate(jobs: Iterable[Job], loaded: Loaded) -> dict[str, Estimate]:
             problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
             found[job.kind] = Estimate(0, 0.0, 0, problem=problem)
     return found
+
+
+def _with_cache(loaded: Loaded, job: Job) -> Loaded:
+    """Return the images with what other runs have decoded already, and nothing more."""
+    transform = make_transform(job.config)
+    data = with_cache(loaded.data, job.config.machine.cache_root(), fingerprint(loaded.data))
+    if isinstance(data.images, ImageFiles) and data.images.store is not None:
+        data.images.store.open((transform.evaluated_view, *transform.trained_views))
+    return loaded._replace(data=data)
 
 
 def _measured(plan: Plan, job: Job) -> Estimate:

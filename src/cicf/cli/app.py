@@ -14,6 +14,7 @@ import typer
 import cicf
 from cicf.cli.bench import bench
 from cicf.cli.data import list_, verify
+from cicf.cli.data_cache import cache
 from cicf.cli.data_import import fetch, import_
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
@@ -54,6 +55,7 @@ data.command("list")(list_)
 data.command("verify")(verify)
 data.command("import")(import_)
 data.command("fetch")(fetch)
+data.command("cache")(cache)
 app.add_typer(data, name="data")
 
 

@@ -80,7 +80,8 @@ def bench(
         protocol=protocol,
         preset=preset,
     )
-    loaded = load_data(recipe(data, over, preset=preset).data)
+    chosen = recipe(data, over, preset=preset)
+    loaded = load_data(chosen.data, cache_root=chosen.machine.cache_root())
     where = out or Path("runs") / Path(data).resolve().name
     todo = make_jobs(
         grid,

@@ -33,6 +33,10 @@ class Store(ABC):
     """Is where views of images may be found without decoding them."""
 
     @abstractmethod
+    def open(self, views: Sequence[View]) -> None:
+        """Look at what is there of these views."""
+
+    @abstractmethod
     def gather(
         self, view: View, places: Int[Tensor, " m"]
     ) -> tuple[UInt8[Tensor, "m 3 s s"], Bool[Tensor, " m"]]:

@@ -1,6 +1,7 @@
 """The draws of a run, each a function of its step alone; and images as they are evaluated."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
@@ -104,7 +105,10 @@ def batches(
 def _read(
     dataset: Dataset[Read], keys: Sequence[object], *, num_workers: int, pins_memory: bool = False
 ) -> Iterator[Read]:
-    """Yield an item of the data set for each key, in their order, in workers or here."""
+    """Yield an item of the data set for each key, in their order, read ahead of being asked for."""
+    if num_workers == 0:
+        yield from _read_ahead(dataset, keys)
+        return
     loader: DataLoader[Read] = DataLoader(
         dataset,
         batch_size=None,
@@ -115,3 +119,23 @@ def _read(
         generator=torch.Generator(),
     )
     yield from loader
+
+
+def _read_ahead(dataset: Dataset[Read], keys: Sequence[object]) -> Iterator[Read]:
+    """Yield the items, each made by a thread while the one before it is used.
+
+    Like a worker, the thread keeps to one core, which torch sets for each thread by itself: sums
+    over images come out the same in both, and the step has the other cores.
+    """
+    try:
+        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
+            coming: Future[Read] | None = None
+            for key in keys:
+                ready, coming = coming, thread.submit(dataset.__getitem__, key)
+                if ready is not None:
+                    yield ready.result()
+            if coming is not None:
+                yield coming.result()
+    finally:
+        # Threads that others start later get the number that was set last.
+        torch.set_num_threads(torch.get_num_threads())

@@ -1,10 +1,13 @@
 """From images to what a network takes: size, augmentation, normalisation, for whole batches."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from cicf.core.streams import generator
@@ -19,6 +22,8 @@ IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 ENLARGED = 1.125
 """A translation is a random crop of an image enlarged by this factor, as in Dassl."""
+AT_ONCE = 1 << 15
+"""Values that are normalised at a time; of more, torch would give a part to other cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,7 @@ class Transform:
         stream = generator(seed, "augment")
         images = self._translated(data, places, stream)
         if self.flips:
-            is_flipped = torch.rand(len(places), generator=stream) < 0.5
-            images[is_flipped] = images[is_flipped].flip(3)
+            _flip(images, torch.rand(len(places), generator=stream) < 0.5)
         if self.augment == "autoaugment":
             images = autoaugment(images, self.policy, generator(seed, "autoaugment"))
         return self._normalised(images)
@@ -81,18 +85,32 @@ class Transform:
         is_moved = torch.rand(len(places), generator=stream) < 0.5
         room = enlarged.size - self.size + 1
         corners = torch.randint(room, (len(places), 2), generator=stream)
-        images = torch.empty(len(places), 3, self.size, self.size, dtype=torch.uint8)
-        images[~is_moved] = data.view(squeezed, places[~is_moved])
+        images = np.empty((len(places), 3, self.size, self.size), dtype=np.uint8)
+        images[~is_moved.numpy()] = data.view(squeezed, places[~is_moved]).numpy()
         large = data.view(enlarged, places[is_moved])
-        positions = is_moved.nonzero()[:, 0].tolist()
-        for image, position, (top, left) in zip(
-            large, positions, corners[is_moved].tolist(), strict=True
-        ):
-            images[position] = image[:, top : top + self.size, left : left + self.size]
-        return images
+        images[is_moved.numpy()] = _cut_out(large, corners[is_moved], self.size)
+        return torch.from_numpy(images)
 
     def _normalised(self, images: UInt8[Tensor, "m 3 s s"]) -> Float[Tensor, "m 3 s s"]:
         mean, std = torch.tensor(self.mean)[:, None, None], torch.tensor(self.std)[:, None, None]
-        # Two operations in place instead of three: it is here that most of the time goes.
-        found = images.to(torch.get_default_dtype(), memory_format=torch.contiguous_format)
-        return found.mul_(1 / (255 * std)).sub_(mean / std)
+        scale, shift = 1 / (255 * std), mean / std
+        found = torch.empty(images.shape)
+        # A few at a time: they stay in the processor's own memory, and one core's work.
+        few = max(1, AT_ONCE // math.prod(images.shape[1:]))
+        for some, pixels in zip(found.split(few), images.split(few), strict=True):
+            some.copy_(pixels).mul_(scale).sub_(shift)
+        return found
+
+
+# NumPy moves single bytes four times faster than torch.
+def _flip(images: UInt8[Tensor, "m 3 s s"], is_flipped: Bool[Tensor, " m"]) -> None:
+    pixels, which = images.numpy(), is_flipped.numpy()
+    pixels[which] = pixels[which][..., ::-1]
+
+
+def _cut_out(
+    images: UInt8[Tensor, "m 3 r r"], corners: Int[Tensor, "m 2"], size: int
+) -> UInt8[np.ndarray, "m 3 s s"]:
+    windows = sliding_window_view(images.numpy(), (size, size), axis=(2, 3))
+    top, left = corners.numpy().T
+    return windows[np.arange(len(images)), :, top, left]
