@@ -1,5 +1,7 @@
 """What a run leaves behind: scores, checkpoints, metrics, and the model that is deployed."""
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from safetensors.torch import load_file
 from tests.support.tiny import config, write_images
 
 import cicf
+from cicf.core.draw import Draw
+from cicf.data.loader import Draws
 from cicf.results import RunFolder
 from cicf.results.record import pooled
 
@@ -104,3 +108,20 @@ def test_the_schedule_moves_the_learning_rate_after_each_epoch(
     rates = [row["lr"] for row in rows[::6]]
     turns = torch.cos(torch.arange(4) / 4 * torch.pi)
     assert rates == pytest.approx((0.05 * (1 + turns) / 2).tolist())
+
+
+@pytest.mark.parametrize(("method", "times"), [("erm", 1), ("cicf", 3)])
+def test_whoever_makes_draws_goes_on_until_the_clusters_change(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, times: int
+) -> None:
+    starts, threads = [], threading.active_count()
+    original = cicf.training.trainer.iterate
+
+    def started(draws: Draws, *, start: int, stop: int, **options: object) -> Iterator[Draw]:
+        starts.append(start)
+        return original(draws, start=start, stop=stop, **options)
+
+    monkeypatch.setattr("cicf.training.trainer.iterate", started)
+    cicf.train(config(images, method={"name": method}, epochs=3), out=tmp_path)
+    assert starts == [0, 6, 12][:times]
+    assert threading.active_count() == threads

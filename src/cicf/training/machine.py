@@ -17,7 +17,8 @@ class MachineConfig(Frozen):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where the network is; `auto` takes a GPU where there is one."""
     num_workers: NonNegativeInt = 0
-    """Processes that read and augment images; 0 to do it between the steps."""
+    """Processes that read and augment images; 0 for one thread beside the steps, which is enough
+    where decoded images are kept."""
     checkpoint_every: PositiveInt = 100
     """Steps between checkpoints; one is written after every epoch, too."""
     checks_images: bool = True

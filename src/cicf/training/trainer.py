@@ -12,7 +12,7 @@ from cicf.core import DataError, TrainingError
 from cicf.core.draw import Draw, on_device
 from cicf.core.replay import RandomSource, RandomState
 from cicf.data.loader import Draws, Evaluated, iterate
-from cicf.data.sampling import Samplers, make_samplers
+from cicf.data.sampling import Sampling, make_samplers
 from cicf.data.strata import Strata
 from cicf.models.split import SplitModel
 from cicf.results.folder import RunFolder
@@ -52,6 +52,8 @@ class Trainer:
         self._strata: Strata | None = None
         self._epochs: list[Scored] = []
         self._twin: SplitModel | None = None
+        self._source: Iterator[Draw] | None = None
+        self._kind: tuple[Sampling, Strata | None] | None = None
         self.seconds = {"clustering": 0.0, "data": 0.0, "steps": 0.0, "evaluation": 0.0}
 
     @property
@@ -80,6 +82,7 @@ class Trainer:
             while self._step < self._plan.epochs * setup.steps_per_epoch:
                 yield from self._train_epoch(self._step // setup.steps_per_epoch)
         finally:
+            self._source = None
             self._log.close()
 
     def clear(self) -> None:
@@ -91,17 +94,9 @@ class Trainer:
         if self._step % steps == 0:
             self._cluster(epoch)
             self._method.before_epoch(epoch)
-        draws = Draws(
-            self._plan.split.train, self._plan.transform, self._samplers(), seed=self._plan.seed
-        )
-        source = iterate(
-            draws,
-            start=self._step,
-            stop=(epoch + 1) * steps,
-            num_workers=self._machine.num_workers,
-            pins_memory=self._device.type == "cuda",
-        )
-        for draw in self._timed(source):
+        for _ in range(self._step, (epoch + 1) * steps):
+            with self._clock("data"):
+                draw = self._next_draw()
             with self._clock("steps"):
                 terms = self._take_step(draw)
             if self._step % self._plan.log_every == 0 or self._step % steps == 0:
@@ -204,20 +199,21 @@ class Trainer:
                 data = Evaluated(plan.split.train, plan.transform)
                 self._strata = plan.clustering.strata(data, self._model.network, epoch)
 
-    def _samplers(self) -> Samplers:
-        plan = self._plan
-        sampling = self._method.sampling
-        return make_samplers(
-            sampling, plan.split.train, plan.sizes, strata=self._strata, seed=plan.seed
-        )
-
-    def _timed(self, draws: Iterator[Draw]) -> Iterator[Draw]:
-        while True:
-            with self._clock("data"):
-                draw = next(draws, None)
-            if draw is None:
-                return
-            yield draw
+    def _next_draw(self) -> Draw:
+        """Return the draw of this step; who makes draws goes on for as long as they stay alike."""
+        plan, kind = self._plan, (self._method.sampling, self._strata)
+        if self._source is None or kind != self._kind:
+            sampling, strata = self._kind = kind
+            train, seed = plan.split.train, plan.seed
+            samplers = make_samplers(sampling, train, plan.sizes, strata=strata, seed=seed)
+            self._source = iterate(
+                Draws(train, plan.transform, samplers, seed=seed),
+                start=self._step,
+                stop=plan.epochs * plan.setup.steps_per_epoch,
+                num_workers=self._machine.num_workers,
+                pins_memory=self._device.type == "cuda",
+            )
+        return next(self._source)
 
     @contextmanager
     def _clock(self, phase: str) -> Iterator[None]:
