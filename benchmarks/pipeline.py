@@ -272,7 +272,7 @@ def main(words: Sequence[str]) -> None:
         print(f"{len(data)} images, kept at {chosen.size} pixels in {seconds:.1f} s, once")
         count = min(8 if chosen.quick else 16, math.ceil(len(data) / BATCH))
         rates = compare(root, data, size=chosen.size, rounds=rounds, count=count)
-        waited = waits(root, files, folder / "cache", steps=6 if chosen.quick else 20)
+        waited = waits(root, files, folder / "cache", steps=2 if chosen.quick else 8)
     print(f"\n{machine.summary()}; load {os.getloadavg()[0]:.1f}")
     if chosen.json is not None:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
