@@ -133,17 +133,19 @@ class Intervention:
         before = self._outer(outer, None, scale, setting.ranks) if self._measures_before else None
         start = setting.random.capture()
         try:
-            result = hypergradient(
-                self._inner(inner, strata, setting.ranks),
-                self._outer(outer, written, scale, setting.ranks),
-                theta=leaves(theta),
-                phi=leaves(phi),
-                alpha=self.alpha,
-                order=self.order,
-                setting=setting,
-                before=before,
-                max_step_ratio=self._max_step_ratio,
-            )
+            # With α = 0 the gradient is that of the outer batch, and torch's to the bit.
+            with self._objective.lean(self.alpha != 0):
+                result = hypergradient(
+                    self._inner(inner, strata, setting.ranks),
+                    self._outer(outer, written, scale, setting.ranks),
+                    theta=self._objective.leaves(theta),
+                    phi=self._objective.leaves(phi),
+                    alpha=self.alpha,
+                    order=self.order,
+                    setting=setting,
+                    before=before,
+                    max_step_ratio=self._max_step_ratio,
+                )
             check_reached(result.g, "inner")
             check_reached([*result.theta, *result.phi], "outer")
             terms = self._terms(result, theta, scale, setting.ranks)

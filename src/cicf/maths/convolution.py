@@ -1,0 +1,172 @@
+"""Two-dimensional convolution with a second derivative written for speed on a CPU.
+
+torch differentiates a convolution twice by convolving with kernels as large as the image. Here both
+derivatives are made of the three products that a convolution has: its value, its gradient for the
+image, its gradient for the kernel. All are taken with channels last, which needs no reordering.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd import Function
+
+Images = Float[Tensor, "n _ _ _"]
+Kernel = Float[Tensor, "_ _ _ _"]
+
+_COLUMNS = 1 << 21
+"""Numbers in the largest matrix of patches: 8 MiB in single precision, which a cache can hold."""
+
+
+class Geometry(NamedTuple):
+    """Says how a kernel moves over an image, each by rows and columns."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+
+def convolved(x: Images, kernel: Kernel, bias: Tensor | None, how: Geometry) -> Images:
+    """Return the convolution of images with a kernel, which can be differentiated twice."""
+    # Converted out here, or the copies would have no part in the graph.
+    found: Tensor = _Convolution.apply(channels_last(x), channels_last(kernel), bias, how)
+    return found
+
+
+class _Convolution(Function):
+    """Is the value; its backward is `_ConvolutionGradient`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
+        ctx.save_for_backward(x, kernel)
+        ctx.how, ctx.has_bias = how, bias is not None
+        return _value(x, kernel, bias, how)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        wanted = ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2]
+        x, kernel = ctx.saved_tensors
+        slope = channels_last(slopes[0])
+        return *_ConvolutionGradient.apply(slope, x, kernel, ctx.how, wanted), None
+
+
+class _ConvolutionGradient(Function):
+    """Is the gradient for image, kernel and bias; its backward is the second derivative."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        slope: Tensor,
+        x: Tensor,
+        kernel: Tensor,
+        how: Geometry,
+        wanted: tuple[bool, bool, bool],
+    ) -> Any:
+        ctx.save_for_backward(slope, x, kernel)
+        ctx.how = how
+        ctx.set_materialize_grads(False)
+        return (
+            _for_image(slope, x, kernel, how) if wanted[0] else None,
+            _for_kernel(slope, x, kernel, how) if wanted[1] else None,
+            slope.sum((0, 2, 3)) if wanted[2] else None,
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Any) -> Any:
+        """Pull directions (a, k, b) for image, kernel and bias back to slope, image and kernel.
+
+        The gradient is linear in the slope and bilinear in slope and kernel, or slope and image:
+        ⟨gradient, direction⟩ = ⟨slope, x ∗ k + a ∗ kernel + b⟩.
+        """
+        slope, x, kernel = ctx.saved_tensors
+        image, weight, bias = (None if each is None else channels_last(each) for each in directions)
+        needs, how = ctx.needs_input_grad, ctx.how
+        to_slope = to_image = to_kernel = None
+        if needs[0]:
+            to_slope = _directional(x, kernel, (image, weight, bias), how)
+        if needs[1] and weight is not None:
+            to_image = _for_image(slope, x, weight, how)
+        if needs[2] and image is not None:
+            to_kernel = _for_kernel(slope, image, kernel, how)
+        return to_slope, to_image, to_kernel, None, None
+
+
+def _directional(
+    x: Tensor, kernel: Tensor, direction: tuple[Tensor | None, ...], how: Geometry
+) -> Tensor | None:
+    """Return how the value changes when image, kernel and bias move in a direction."""
+    image, weight, bias = direction
+    if weight is None and image is None:
+        # Only where kernel and image are constants, and the bias is not.
+        return None if bias is None else _value(x, torch.zeros_like(kernel), bias, how)
+    if weight is None:
+        assert image is not None
+        return _value(image, kernel, bias, how)
+    found = _value(x, weight, bias, how)
+    return found if image is None else found.add_(_value(image, kernel, None, how))
+
+
+def _value(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
+    found: Tensor = torch.ops.aten.convolution(x, kernel, bias, *how[:3], False, (0, 0), how.groups)
+    return channels_last(found)
+
+
+def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+    found: Tensor = torch.ops.aten.convolution_backward(
+        slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (True, False, False)
+    )[0]
+    return channels_last(found)
+
+
+def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+    if _prefers_product(slope, kernel, how):
+        return _by_product(slope, x, kernel, how)
+    found: Tensor = torch.ops.aten.convolution_backward(
+        slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (False, True, False)
+    )[1]
+    return channels_last(found)
+
+
+def _prefers_product(slope: Tensor, kernel: Tensor, how: Geometry) -> bool:
+    """Tell where one matrix product is faster than a direct kernel: many channels, small maps."""
+    if how.groups != 1 or how.dilation != (1, 1):
+        return False
+    channels = kernel.shape[0], kernel.shape[1]
+    places = slope.shape[2] * slope.shape[3]
+    return min(channels) >= 64 and (max(channels) >= 128 or places <= 64)
+
+
+def _by_product(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+    """Return the kernel's gradient as slopes times patches, in pieces that stay in the cache."""
+    o, c, rows, columns = kernel.shape
+    height, width = slope.shape[2:]
+    step = max(1, _COLUMNS // (height * width * rows * columns * c))
+    found = slope.new_zeros(o, rows * columns * c)
+    for some, images in zip(slope.split(step), x.split(step), strict=True):
+        slopes = some.permute(0, 2, 3, 1).reshape(-1, o)
+        found.addmm_(slopes.t(), _patches(images, (rows, columns), (height, width), how))
+    return found.view(o, rows, columns, c).permute(0, 3, 1, 2)
+
+
+def _patches(
+    x: Tensor, kernel: tuple[int, int], places: tuple[int, int], how: Geometry
+) -> Float[Tensor, "rows columns"]:
+    """Return a row for every place of the kernel, with the numbers that it covers there."""
+    rows, columns = how.padding
+    padded = channels_last(F.pad(x, (columns, columns, rows, rows))).permute(0, 2, 3, 1)
+    n, c = len(x), x.shape[1]
+    down, right = padded.stride(1), padded.stride(2)
+    # With channels last a row of the kernel lies in one stretch.
+    view = padded.as_strided(
+        (n, *places, kernel[0], kernel[1] * c),
+        (padded.stride(0), down * how.stride[0], right * how.stride[1], down, 1),
+    )
+    return view.reshape(n * places[0] * places[1], -1)
+
+
+def channels_last(value: Tensor) -> Tensor:
+    """Return images or kernels with their channels last in memory; other tensors as they are."""
+    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value

@@ -1,0 +1,184 @@
+"""ReLU, max pooling and batch norm by running statistics, with lean second derivatives.
+
+Where torch passes zeros on, because a second derivative vanishes, these pass nothing on.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd import Function
+
+from cicf.maths.convolution import Images, channels_last
+
+_aten = torch.ops.aten
+
+
+def rectified(x: Float[Tensor, "..."], *, in_place: bool = False) -> Float[Tensor, "..."]:
+    """Return max(x, 0), whose slope is 0 at 0 as in torch."""
+    found: Tensor = _Rectified.apply(x, in_place)
+    return found
+
+
+class _Rectified(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, in_place: bool) -> Tensor:
+        if in_place:
+            ctx.mark_dirty(x)
+        y = x.relu_() if in_place else x.relu()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return _Masked.apply(slopes[0], y.detach()), None
+
+
+class _Masked(Function):
+    """Is the slope where y > 0, and 0 elsewhere; linear, and its own backward."""
+
+    @staticmethod
+    def forward(ctx: Any, slope: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y)
+        found: Tensor = _aten.threshold_backward(slope, y, 0)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return _Masked.apply(directions[0], y), None
+
+
+class Window(NamedTuple):
+    """Says how a pooling window moves, each by rows and columns."""
+
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    rounds_up: bool
+
+
+def max_pooled(x: Images, window: Window) -> Images:
+    """Return the largest value in every place of the window."""
+    found: Tensor = _MaxPooled.apply(channels_last(x), window)
+    return found
+
+
+class _MaxPooled(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: Window) -> Tensor:
+        y: Tensor
+        y, places = _aten.max_pool2d_with_indices(x, *window)
+        ctx.save_for_backward(places)
+        # The gradient asks for the shape of x only, so that x itself need not be kept.
+        ctx.shape, ctx.window = x.shape, window
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        (places,) = ctx.saved_tensors
+        return _Spread.apply(channels_last(slopes[0]), places, ctx.shape, ctx.window), None
+
+
+class _Spread(Function):
+    """Is the slope at the place that each came from; linear, its backward picks the places."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, slope: Tensor, places: Tensor, shape: torch.Size, window: Window
+    ) -> Tensor:
+        ctx.save_for_backward(places)
+        like = torch.empty(
+            shape, dtype=slope.dtype, device=slope.device, memory_format=torch.channels_last
+        )
+        found: Tensor = _aten.max_pool2d_with_indices_backward(slope, like, *window, places)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Any) -> Any:
+        (places,) = ctx.saved_tensors
+        n, c, h, w = places.shape
+        found = _rows(channels_last(directions[0])).gather(1, _rows(places))
+        return found.view(n, h, w, c).permute(0, 3, 1, 2), None, None, None
+
+
+def _rows(images: Tensor) -> Tensor:
+    """Return images as rows of channels, a view where channels are last."""
+    return images.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+class Statistics(NamedTuple):
+    """Holds the running statistics of a batch norm, which are constants."""
+
+    mean: Float[Tensor, " c"]
+    variance: Float[Tensor, " c"]
+    epsilon: float
+
+    @property
+    def scale(self) -> Float[Tensor, " c"]:
+        """Return one over the standard deviation."""
+        return (self.variance + self.epsilon).rsqrt()
+
+
+def normalised(
+    x: Images, weight: Float[Tensor, " c"], bias: Float[Tensor, " c"], by: Statistics
+) -> Images:
+    """Return batch norm by running statistics: weight (x − mean) / deviation + bias."""
+    found: Tensor = _Normalised.apply(channels_last(x), weight, bias, by)
+    return found
+
+
+class _Normalised(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Statistics) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.by = by
+        shift = bias - by.mean * by.scale * weight
+        return torch.addcmul(_along(shift), x, _along(by.scale * weight))
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        x, weight = ctx.saved_tensors
+        slope = channels_last(slopes[0])
+        return *_NormalisedGradient.apply(slope, x, weight, ctx.by), None
+
+
+class _NormalisedGradient(Function):
+    """Is the gradient for image, weight and bias; its backward is the second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, slope: Tensor, x: Tensor, weight: Tensor, by: Statistics) -> Any:
+        ctx.save_for_backward(slope, x, weight)
+        ctx.by = by
+        return _gradient(slope, x, weight, by)
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Any) -> Any:
+        """Pull directions (a, k, b) for image, weight and bias back to slope, image and weight.
+
+        ⟨gradient, direction⟩ = ⟨slope, (weight a + k (x − mean)) / deviation + b⟩.
+        """
+        slope, x, weight = ctx.saved_tensors
+        image, k, b = directions
+        image, by = channels_last(image), ctx.by
+        shift = b - by.mean * by.scale * k
+        to_slope = torch.addcmul(_along(shift), x, _along(by.scale * k))
+        to_slope.addcmul_(image, _along(by.scale * weight))
+        # What the slope has to do with a as an image, and with k as a weight, is one gradient.
+        centred = by._replace(mean=torch.zeros_like(by.mean))
+        to_image, to_weight, _ = _gradient(slope, image, k, centred)
+        return to_slope, to_image, to_weight, None
+
+
+def _gradient(slope: Tensor, x: Tensor, weight: Tensor, by: Statistics) -> tuple[Tensor, ...]:
+    found: tuple[Tensor, ...] = _aten.native_batch_norm_backward(
+        slope, x, weight, *by[:2], None, None, False, by.epsilon, (True, True, True)
+    )
+    return found
+
+
+def _along(values: Float[Tensor, " c"]) -> Float[Tensor, "c 1 1"]:
+    return values[:, None, None]
