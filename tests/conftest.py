@@ -29,6 +29,14 @@ def seeded() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep fixtures that several tests share away from the user's own decoded images."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CICF_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def cache_root(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test a folder of its own for decoded images; it comes to be when it is used."""
