@@ -1,6 +1,8 @@
 """What all tests share: real data where it is, and a summary of what was skipped and why."""
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +11,16 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import torch
+
+
+def pytest_configure() -> None:
+    """Keep what several tests share away from the user's own decoded images."""
+    os.environ["CICF_CACHE"] = str(Path(tempfile.gettempdir()) / f"cicf-tests-{os.getpid()}")
+
+
+def pytest_unconfigure() -> None:
+    """Remove what was kept instead."""
+    shutil.rmtree(os.environ["CICF_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture
@@ -27,14 +39,6 @@ def seeded() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
     yield
     torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep fixtures that several tests share away from the user's own decoded images."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CICF_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        yield
 
 
 @pytest.fixture(autouse=True)
