@@ -21,7 +21,7 @@ def check_options(
     model: nn.Module,
     loss: object,
     order: int,
-    chunk: int | None,
+    chunk: int | str | None,
     batch_norm: str,
     curvature: float,
     max_step_ratio: float,
@@ -33,8 +33,10 @@ def check_options(
         raise ConfigError(f"loss={loss!r} must be a function (model, batch) → values of the loss")
     if order not in (1, 2):
         raise ConfigError(f"order={order!r} must be 1 (no curvature) or 2 (exact)")
-    if chunk is not None and not (isinstance(chunk, int) and chunk >= 1):
-        raise ConfigError(f"chunk={chunk!r} must be at least 1 sample, or None for the whole batch")
+    if chunk not in (None, "auto") and not (isinstance(chunk, int) and chunk >= 1):
+        raise ConfigError(
+            f"chunk={chunk!r} must be at least 1 sample, None for the whole batch, or 'auto'"
+        )
     if batch_norm not in ("batch", "running", "frozen"):
         raise ConfigError(f"batch_norm={batch_norm!r} must be 'batch', 'running' or 'frozen'")
     if not isinstance(curvature, int | float) or not 0 < curvature <= 1:

@@ -1,20 +1,22 @@
 """The CICF step for a loop of one's own: any module, any loss, any optimiser, any device."""
 
+import gc
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from cicf.core import ConfigError, DataError
-from cicf.core.batch import Batch, batch_size, devices, to_device
+from cicf.core.batch import Batch, batch_size, devices
+from cicf.core.memory import is_out_of_memory, keep_memory
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
-from cicf.intervention import pieces
+from cicf.intervention.losses import cross_entropy_per_sample
 from cicf.intervention.objective import BatchNorm, LossFunction, Objective
+from cicf.intervention.pace import Pace, Pacing
 from cicf.intervention.refusals import (
     check_cut,
     check_graph,
@@ -24,6 +26,7 @@ from cicf.intervention.refusals import (
     check_second_derivative,
     check_wrappers,
 )
+from cicf.intervention.sides import Sides
 from cicf.intervention.terms import Terms, terms_of
 from cicf.maths.hypergradient import (
     Hypergradient,
@@ -35,31 +38,23 @@ from cicf.maths.hypergradient import (
     moved,
 )
 from cicf.maths.intervention import Parameters
-from cicf.maths.shares import Gradients, Setting, Side, plus
+from cicf.maths.shares import Gradients, Setting, plus
 
 StateDict = dict[str, Any]
 """Tensors by name, as in torch; a module's extra state in it may be anything."""
-
-
-def cross_entropy_per_sample(model: nn.Module, batch: Batch) -> Float[Tensor, " m"]:
-    """Return the cross-entropy of each sample of a batch (x, y)."""
-    if not isinstance(batch, Sequence) or len(batch) != 2:
-        raise DataError(
-            "the default loss takes a batch (x, y); for a batch of another form pass "
-            "loss=lambda model, batch: ... with one value per sample"
-        )
-    x, y = batch
-    return F.cross_entropy(model(x), y, reduction="none")
 
 
 class Intervention:
     """Writes the gradient of L_CICF to `.grad`, where `loss.backward()` would write that of a loss.
 
     `h` names the modules or parameters before Z; all others are θ and take the virtual step. With
-    `chunk`, memory does not grow with M: each pass goes through the batch in pieces, and pass 3
-    recomputes pass 1 unless `keeps_graphs`. `curvature` < 1 makes pass 3 of a stratified part of
-    the inner batch: unbiased, cheaper, not exact. `max_step_ratio` lowers α in each step so that
-    ‖α g†‖ / ‖θ‖ stays below it; without, there is no safeguard: α is what you give it.
+    a number as `chunk`, memory does not grow with M: each pass goes through the batch in pieces,
+    and pass 3 recomputes pass 1 unless `keeps_graphs`; None takes batches whole, and `auto` what is
+    fastest in the memory that is free before the first step, which `pace` then tells. A step that
+    runs out of memory is taken again in smaller pieces. `curvature` < 1 makes pass 3 of a
+    stratified part of the inner batch: unbiased, cheaper, not exact. `max_step_ratio` lowers α in
+    each step so that ‖α g†‖ / ‖θ‖ stays below it; without, there is no safeguard: α is what you
+    give it.
     """
 
     def __init__(
@@ -69,7 +64,7 @@ class Intervention:
         h: Sequence[str] = (),
         alpha: float,
         order: Literal[1, 2] = 2,
-        chunk: int | None = None,
+        chunk: int | Literal["auto"] | None = "auto",
         loss: LossFunction = cross_entropy_per_sample,
         batch_norm: BatchNorm = "batch",
         keeps_graphs: bool | None = None,
@@ -89,12 +84,12 @@ class Intervention:
             max_step_ratio=max_step_ratio,
         )
         check_wrappers(model, order)
-        self.model, self.h, self.order, self.chunk = model, check_cut(model, h), order, chunk
+        self.model, self.h, self.order = model, check_cut(model, h), order
         self.alpha = alpha
         self._objective = Objective(model, loss, batch_norm)
         self._objective.split(self.h)
         self._curvature, self._max_step_ratio = curvature, max_step_ratio
-        self._keeps_graphs = chunk is None if keeps_graphs is None else keeps_graphs
+        self._pacing = Pacing(self._objective, self.h, order, chunk, keeps_graphs)
         self._measures_before = measures_before
         self._inspects = order == 2
         self._generators, self._group = tuple(generators), group
@@ -112,6 +107,15 @@ class Intervention:
             )
         self._alpha = float(value)
 
+    @property
+    def pace(self) -> Pace | None:
+        """How steps go through their batches; None until the first, where it is `auto`."""
+        return self._pacing.pace
+
+    @pace.setter
+    def pace(self, value: Pace | None) -> None:
+        self._pacing.pace = value
+
     def backward(
         self,
         inner: Batch,
@@ -127,17 +131,42 @@ class Intervention:
         When it raises, `.grad`, buffers and random state are as they were.
         """
         check_mode()
+        while True:
+            pace = self._pace_for(inner)
+            try:
+                return self._taken(inner, outer, scale, strata, pace)
+            except BaseException as error:
+                check_second_derivative(error)
+                # The other ranks would wait for the step that this one gives up.
+                is_alone = Ranks.of(self._group).count == 1
+                if not (is_out_of_memory(error) and is_alone and self._can_be_cut(inner, pace)):
+                    raise
+            # Out here, where the error no longer holds on to the tensors of the step.
+            gc.collect()
+            self.pace = pace.halved(batch_size(inner))
+
+    def _taken(
+        self,
+        inner: Batch,
+        outer: Batch,
+        scale: float | Tensor,
+        strata: Int[Tensor, " m"] | None,
+        pace: Pace,
+    ) -> Terms:
         theta, phi = self._objective.split(self.h)
-        setting = self._setting(inner, outer, ranks=Ranks.of(self._group))
+        setting = self._setting(inner, outer, ranks=Ranks.of(self._group), pace=pace)
+        sides, ranks = self._sides(pace), setting.ranks
         written: dict[Tensor, Tensor] = {}
-        before = self._outer(outer, None, scale, setting.ranks) if self._measures_before else None
+        before = None
+        if self._measures_before:
+            before = sides.outer(outer, written=None, scale=scale, ranks=ranks)
         start = setting.random.capture()
         try:
             # With α = 0 the gradient is that of the outer batch, and torch's to the bit.
             with self._objective.lean(self.alpha != 0):
                 result = hypergradient(
-                    self._inner(inner, strata, setting.ranks),
-                    self._outer(outer, written, scale, setting.ranks),
+                    sides.inner(inner, strata=strata, ranks=ranks, is_moved=self.alpha != 0),
+                    sides.outer(outer, written=written, scale=scale, ranks=ranks),
                     theta=self._objective.leaves(theta),
                     phi=self._objective.leaves(phi),
                     alpha=self.alpha,
@@ -148,10 +177,9 @@ class Intervention:
                 )
             check_reached(result.g, "inner")
             check_reached([*result.theta, *result.phi], "outer")
-            terms = self._terms(result, theta, scale, setting.ranks)
-        except BaseException as error:
+            terms = self._terms(result, theta, scale, ranks)
+        except BaseException:
             setting.random.restore(start)
-            check_second_derivative(error)
             raise
         self._inspects = False
         _accumulate(theta, result.theta)
@@ -186,9 +214,10 @@ class Intervention:
         theta, phi = map(leaves, self._objective.split(self.h))
 
         def loss(alpha: float) -> float:
-            setting, place = self._setting(ranks=Ranks()), moved(theta, g, alpha)
+            setting = self._setting(ranks=Ranks(), pace=Pace())
+            place = moved(theta, g, alpha)
             with setting.random.unchanged():
-                sides = [self._sum(batch) for batch in batches]
+                sides = [self._sides(self._pace_for(batch)).summed(batch) for batch in batches]
                 sums = [mean_loss(side, place, phi, setting=setting) for side in sides]
             count = torch.tensor(float(sum(batch_size(batch) for batch in batches)))
             local = torch.stack([torch.stack(sums).sum().double(), count.to(sums[0]).double()])
@@ -201,15 +230,14 @@ class Intervention:
     def _gradients(self, batches: Iterable[Batch]) -> Gradients:
         """Return g† over all these batches, each sample weighing the same (Eq. 7)."""
         check_mode()
-        theta, phi = map(leaves, self._objective.split(self.h))
-        setting, wrt = self._setting(ranks=Ranks()), list(theta.values())
+        theta, phi = map(self._objective.leaves, self._objective.split(self.h))
+        setting, wrt = self._setting(ranks=Ranks(), pace=Pace()), list(theta.values())
         sums: Gradients = [None] * len(theta)
         count = 0
         with setting.random.unchanged():
             for batch in batches:
-                step = VirtualStep(
-                    self._sum(batch), theta, phi, setting=setting, has_curvature=False
-                )
+                side = self._sides(self._pace_for(batch)).summed(batch)
+                step = VirtualStep(side, theta, phi, setting=setting, has_curvature=False)
                 sums = [plus(a, b) for a, b in zip(sums, step.g, strict=True)]
                 count += batch_size(batch)
         if count == 0:
@@ -220,57 +248,27 @@ class Intervention:
         check_reached(sums, "inner")
         return [None if value is None else value / total for value in sums]
 
-    def _setting(self, *batches: Batch, ranks: Ranks) -> Setting:
+    def _setting(self, *batches: Batch, ranks: Ranks, pace: Pace) -> Setting:
         places = {parameter.device for parameter in self._objective.parameters()}
         places = places.union(*(devices(batch) for batch in batches))
         return Setting(
             RandomSource(places, self._generators),
             ranks,
-            self._keeps_graphs,
+            pace.keeps_graphs,
             check_graph if self._inspects else None,
         )
 
-    def _inner(self, batch: Batch, strata: Int[Tensor, " m"] | None, ranks: Ranks) -> Side:
-        is_part = self.order == 2 and self._curvature < 1 and self.alpha != 0
-        option = self._sample_option(is_part=is_part)
-        if is_part:
-            cut = pieces.stratified(batch, self.chunk, strata=strata, part=self._curvature)
-        else:
-            cut = pieces.whole(batch, self.chunk)
-        total = ranks.total(batch_size(batch), self._device)
-        return Side(self._objective.inner_loss(is_curved=self.order == 2), cut, total, option)
+    def _sides(self, pace: Pace) -> Sides:
+        return Sides(self._objective, self.order, self._curvature, pace.chunk)
 
-    def _outer(
-        self,
-        batch: Batch,
-        written: dict[Tensor, Tensor] | None,
-        scale: float | Tensor,
-        ranks: Ranks,
-    ) -> Side:
-        chunk = None if self._objective.trains_statistics() else self.chunk
-        option = "" if chunk is None else f"chunk={chunk}"
-        total = ranks.total(batch_size(batch), self._device)
-        loss = self._objective.outer_loss(written=written, scale=scale)
-        originals = [p for p in self._objective.parameters() if p.requires_grad]
-        return Side(loss, pieces.whole(batch, chunk), total, option, originals)
+    def _pace_for(self, batch: Batch) -> Pace:
+        keep_memory()
+        with self._setting(batch, ranks=Ranks(), pace=Pace()).random.unchanged():
+            return self._pacing.of(batch)
 
-    def _sum(self, batch: Batch) -> Side:
-        """Return an inner side whose loss is the sum over its samples, wherever the batch lies."""
-        option = self._sample_option(is_part=False)
-        cut = pieces.whole(to_device(batch, self._device), self.chunk)
-        return Side(self._objective.inner_loss(is_curved=False), cut, 1, option)
-
-    def _sample_option(self, *, is_part: bool) -> str:
-        """Return the option that needs independent samples, or refuse it where they are not."""
-        options = [f"curvature={self._curvature}"] * is_part
-        options += [] if self.chunk is None else [f"chunk={self.chunk}"]
-        option = " and ".join(options)
-        if option and self._objective.couples_samples(is_outer=False):
-            raise ConfigError(
-                f"{option} takes the batch apart, but batch norm by batch statistics needs it "
-                "whole; use batch_norm='running' or 'frozen', or leave the option out"
-            )
-        return option
+    def _can_be_cut(self, batch: Batch, pace: Pace) -> bool:
+        with self._setting(batch, ranks=Ranks(), pace=Pace()).random.unchanged():
+            return self._pacing.can_be_cut(batch, pace)
 
     def _terms(
         self, result: Hypergradient, theta: Parameters, scale: float | Tensor, ranks: Ranks

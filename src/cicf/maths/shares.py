@@ -95,15 +95,32 @@ def derive(
 def total(shares: Iterable[Derivative], wrt: Sequence[Tensor], ranks: Ranks) -> Derivative:
     """Return the sum of the shares, over the pieces and then over the ranks."""
     sums: Gradients = [None] * (1 + len(wrt))
+    own: set[int] = set()
     is_per_sample = True
     for share in shares:
-        added = zip(sums, [share.loss, *share.gradients], strict=True)
-        sums = [plus(a, b) for a, b in added]
         is_per_sample &= share.is_per_sample
+        _add(sums, [share.loss, *share.gradients], own)
+        del share
     assert sums[0] is not None
     loss, *gradients = ranks.sum(sums, like=[sums[0], *wrt])
     assert loss is not None
     return Derivative(loss, gradients, is_per_sample)
+
+
+def _add(sums: Gradients, values: Gradients, own: set[int]) -> None:
+    """Add values to sums, in place where a sum is our own: gradients may be large.
+
+    What autograd returns may be shared among parameters, so that it is never added to.
+    """
+    for place, old in enumerate(sums):
+        value, values[place] = values[place], None
+        if old is not None and value is not None and place in own:
+            old.add_(value)
+        elif old is not None and value is not None:
+            sums[place] = old + value
+            own.add(place)
+        elif old is None:
+            sums[place] = value
 
 
 def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
