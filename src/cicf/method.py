@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from cicf.core.batch import chunks
 from cicf.core.draw import Draw, Samples
 from cicf.core.frozen import Frozen
+from cicf.core.pace import Pace
 from cicf.data.sampling import Sampling
 from cicf.intervention import Intervention, Terms
 from cicf.intervention.objective import BatchNorm
@@ -42,6 +43,15 @@ class Method(nn.Module, ABC):
 
     def after_step(self) -> None:
         """Act after the optimiser's step."""
+
+    @property
+    def pace(self) -> Pace | None:
+        """Return how a step goes through its batch; None if that is not known, or not chosen."""
+        return None
+
+    def keep_pace(self, pace: Pace) -> None:
+        """Go on as an earlier part of the run did."""
+        del pace
 
     def theta_dagger(self, batches: Iterable[Samples]) -> StateDict | None:
         """Return the model's state at θ†, g† taken over these batches; None if there is no θ†."""
@@ -92,10 +102,10 @@ class VirtualStepConfig(MethodConfig, ABC):
     """2 for the exact gradient, 1 to leave the second derivative out."""
     batch_norm: BatchNorm = "batch"
     """Statistics that batch norm uses in the virtual step: `batch`, `running` or `frozen`."""
-    chunk: PositiveInt | None = None
-    """Images a pass takes at a time, so that memory does not grow with M; None for all at once."""
+    chunk: PositiveInt | Literal["auto"] | None = "auto"
+    """Images a pass takes at a time; None for all at once, `auto` for what fits into memory."""
     keeps_graphs: bool | None = None
-    """With `chunk`, whether to keep graphs instead of computing them again: faster, more memory."""
+    """Whether to keep graphs instead of computing them again, which is faster and takes memory."""
     curvature: PositiveFloat = 1.0
     """The part of the inner batch that the second derivative is taken of; 1 is exact."""
 
@@ -139,6 +149,15 @@ class VirtualStepMethod(Method, ABC):
             )
         ]
         return _mean(terms)
+
+    @property
+    def pace(self) -> Pace | None:
+        """Return how a step goes through its batch, once the first has been taken."""
+        return self._step.pace
+
+    def keep_pace(self, pace: Pace) -> None:
+        """Go on as an earlier part of the run did, so that the last bits are the same."""
+        self._step.pace = pace
 
     def theta_dagger(self, batches: Iterable[Samples]) -> StateDict | None:
         """Return the model's state at θ† = θ − α g†, g† over all these batches (Eq. 9)."""

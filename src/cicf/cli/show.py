@@ -20,7 +20,7 @@ NAMES = {"theta": "θ", "theta_dagger": "θ†"}
 
 def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Record]:
     """Show a run while it goes on: a bar on a terminal, lines elsewhere; return what it left."""
-    from cicf.training import Caching, EpochEnded, Started, Stepped
+    from cicf.training import Caching, EpochEnded, Paced, Started, Stepped
 
     console = error_console()
     columns = (
@@ -40,6 +40,8 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
             elif isinstance(event, Started):
                 _introduce(event, folder, console)
                 bar.update(task, total=event.total_steps, completed=event.step, terms="")
+            elif isinstance(event, Paced):
+                console.print(f"a step takes {event.pace}", soft_wrap=True)
             elif isinstance(event, Stepped):
                 terms = _terms(event.terms)
                 bar.update(task, completed=event.step, terms=_losses(event.terms))

@@ -90,7 +90,6 @@ def _benchmark(name: str, data: str, model: str | None) -> Values:
         values = merged(values, _digits())
         # With momentum, β = 0.1 from a random start kills the network within an epoch.
         values["optim"] |= {"momentum": 0.0, "schedule": "step"}
-    values = merged(values, _in_pieces(model or printed.model))
     if name == "paper-literal":
         return merged(values, NO_SAFEGUARD)
     values = merged(values, SAFEGUARD)
@@ -133,7 +132,7 @@ def _demo(model: str | None) -> Values:
         "optim": {"lr": 0.1, "momentum": 0.0, "clip": 2.0},
         "epochs": 20,
     }
-    return merged(merged(values, _digits()), _in_pieces(model or "digits_cnn"))
+    return merged(values, _digits())
 
 
 def _folder(model: str | None) -> Values:
@@ -154,11 +153,6 @@ def _digits() -> Values:
         "data": {"normalise": "half", "flips": False, "policy": "svhn"},
         "model": {"weights": "none"},
     }
-
-
-def _in_pieces(model: str) -> Values:
-    # Without batch norm the step goes through its batch in pieces, which is faster.
-    return {"method": {"chunk": 32, "keeps_graphs": True}} if model == "digits_cnn" else {}
 
 
 def _named(values: Mapping[str, Any], section: str) -> str | None:

@@ -9,8 +9,8 @@ from torch import nn
 
 from cicf.core import ConfigError, DataError
 from cicf.core.batch import Batch
-from cicf.intervention.objective import BatchNorm, LossFunction
 from cicf.intervention.losses import cross_entropy_per_sample
+from cicf.intervention.objective import BatchNorm, LossFunction
 from cicf.intervention.step import Intervention
 
 _REFINEMENTS = 6

@@ -1,7 +1,6 @@
 """How a step goes through its batch: in how large pieces, and whether it keeps their graphs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from cicf.core.batch import Batch, batch_size, take, to_device
 from cicf.core.memory import free_bytes
+from cicf.core.pace import Pace
 from cicf.intervention.objective import Objective
 from cicf.maths.hypergradient import leaves
 from cicf.maths.shares import Derivative
@@ -19,24 +19,6 @@ BUFFERS = 5
 """What a step holds as often as there are parameters: θ, g†, θ†, v, and a sum on its way."""
 GROWTH = 2.0
 """What a pass needs beside the graph that it walks: the gradients on its way, and copies."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Says how a step goes through its batch; it changes time, memory and last bits only."""
-
-    chunk: int | None = None
-    """Samples that a pass takes at a time; None for all of them."""
-    keeps_graphs: bool = True
-    """Whether pass 3 walks the graphs of pass 1, or computes them again."""
-
-    def __str__(self) -> str:
-        pieces = "the whole batch at once" if self.chunk is None else f"{self.chunk} at a time"
-        return f"{pieces}, graphs {'kept' if self.keeps_graphs else 'computed again'}"
-
-    def halved(self, size: int) -> "Pace":
-        """Return a pace that takes less memory for a batch of this size."""
-        return Pace(max(1, min(self.chunk or size, size) // 2), keeps_graphs=False)
 
 
 class Pacing:
@@ -75,8 +57,9 @@ class Pacing:
         return found is not None and found.is_per_sample
 
     def _with_graphs(self, pace: Pace) -> Pace:
-        is_asked = self._keeps_graphs is not None
-        return Pace(pace.chunk, bool(self._keeps_graphs) if is_asked else pace.keeps_graphs)
+        if self._keeps_graphs is None:
+            return pace
+        return Pace(pace.chunk, self._keeps_graphs)
 
 
 class Probe(NamedTuple):

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from cicf.core import ConfigError, DataError
 from cicf.core.batch import Batch, batch_size, devices
 from cicf.core.memory import is_out_of_memory, keep_memory
+from cicf.core.pace import Pace
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
 from cicf.intervention.losses import cross_entropy_per_sample
 from cicf.intervention.objective import BatchNorm, LossFunction, Objective
-from cicf.intervention.pace import Pace, Pacing
+from cicf.intervention.pace import Pacing
 from cicf.intervention.refusals import (
     check_cut,
     check_graph,

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from cicf.core.frozen import Frozen
+from cicf.core.pace import Pace
 
 Parameters = Literal["theta", "theta_dagger"]
 """Where training stands, and where its virtual step leads."""
@@ -109,9 +110,21 @@ class Setup(Frozen):
     std: tuple[float, float, float]
     threads: int | None = None
     """With how many threads the CPU computes; another number changes last bits."""
+    pace: Pace | None = None
+    """How a step goes through its batch, as found at the first; another changes last bits."""
     notes: tuple[str, ...]
     """What a user should know about how the above was found."""
     versions: dict[str, str]
+
+    def paced(self, pace: Pace, step: int) -> "Setup":
+        """Return this with how steps go through their batches, as of a step."""
+        notes = self.notes
+        if pace.retries:
+            notes += (
+                f"memory ran out in step {step}, so that steps take {pace} from there on; another "
+                "run of this would differ in its last bits",
+            )
+        return self.model_copy(update={"pace": pace, "notes": notes})
 
 
 class Record(Frozen):

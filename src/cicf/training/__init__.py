@@ -1,6 +1,6 @@
 """The loop: draw, gradient, optimiser step; evaluation and checkpoints."""
 
-from cicf.training.events import Caching, EpochEnded, Event, Started, Stepped
+from cicf.training.events import Caching, EpochEnded, Event, Paced, Started, Stepped
 from cicf.training.machine import MachineConfig
 from cicf.training.optim import OptimConfig
 from cicf.training.plan import Plan
@@ -12,6 +12,7 @@ __all__ = [
     "Event",
     "MachineConfig",
     "OptimConfig",
+    "Paced",
     "Plan",
     "Started",
     "Stepped",

@@ -33,6 +33,14 @@ class Saved(NamedTuple):
     weights: State
     state: State
 
+    def under(self, prefix: str) -> State:
+        """Return the tensors whose names begin with a prefix, without it."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.weights.items()
+            if name.startswith(prefix)
+        }
+
 
 class Checkpoints:
     """Keeps the newest checkpoint of a run in a folder of its own."""

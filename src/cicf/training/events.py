@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cicf.core.pace import Pace
 from cicf.results.record import Evaluation, Setup
 
 
@@ -23,6 +24,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Paced:
+    """Says how steps go through their batches, when it was found out and when it changed."""
+
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True)
 class Stepped:
     """Says what a step did."""
 
@@ -41,4 +49,4 @@ class EpochEnded:
     is_best: bool
 
 
-Event = Caching | Started | Stepped | EpochEnded
+Event = Caching | Started | Paced | Stepped | EpochEnded

@@ -10,6 +10,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from cicf.core import DataError, TrainingError
 from cicf.core.draw import Draw, on_device
+from cicf.core.pace import Pace
 from cicf.core.replay import RandomSource, RandomState
 from cicf.data.loader import Draws, Evaluated, iterate
 from cicf.data.sampling import Sampling, make_samplers
@@ -23,9 +24,9 @@ from cicf.results.record import (
     Selection,
     pooled,
 )
-from cicf.training.checkpoint import Checkpoints, Saved, State, check_resumable, save_weights
+from cicf.training.checkpoint import Checkpoints, check_resumable, save_weights
 from cicf.training.evaluate import at_theta_dagger, evaluation
-from cicf.training.events import EpochEnded, Event, Started, Stepped
+from cicf.training.events import EpochEnded, Event, Paced, Started, Stepped
 from cicf.training.log import MetricsLog, open_board
 from cicf.training.machine import MachineConfig
 from cicf.training.plan import Plan
@@ -52,6 +53,7 @@ class Trainer:
         self._strata: Strata | None = None
         self._epochs: list[Scored] = []
         self._twin: SplitModel | None = None
+        self._pace: Pace | None = None
         self._source: Iterator[Draw] | None = None
         self._kind: tuple[Sampling, Strata | None] | None = None
         self.seconds = {"clustering": 0.0, "data": 0.0, "steps": 0.0, "evaluation": 0.0}
@@ -69,6 +71,9 @@ class Trainer:
     def fit(self) -> Iterator[Event]:
         """Train to the end, telling of every logged step and every epoch on the way."""
         setup, position = self._plan.setup, self._restored()
+        if self._folder.setup_file.exists() and (pace := self._folder.setup().pace) is not None:
+            self._pace = pace
+            self._method.keep_pace(pace)
         board = (
             open_board(self._folder.path / "tensorboard", step=self._step + 1)
             if self._machine.tensorboard
@@ -99,6 +104,7 @@ class Trainer:
                 draw = self._next_draw()
             with self._clock("steps"):
                 terms = self._take_step(draw)
+            yield from self._paced()
             if self._step % self._plan.log_every == 0 or self._step % steps == 0:
                 self._log.write({"kind": "step", "step": self._step, "epoch": epoch + 1, **terms})
                 yield Stepped(self._step, epoch + 1, terms)
@@ -119,6 +125,15 @@ class Trainer:
         self._method.after_step()
         self._step += 1
         return terms
+
+    def _paced(self) -> Iterator[Paced]:
+        """Write down how steps go through their batches, whenever that is not yet known."""
+        pace = self._method.pace
+        if pace is None or pace == self._pace:
+            return
+        self._pace = pace
+        self._folder.write_setup(self._folder.setup().paced(pace, self._step))
+        yield Paced(pace)
 
     def _check(self, terms: dict[str, float]) -> None:
         for name in ("loss", "gradient_norm"):
@@ -247,8 +262,8 @@ class Trainer:
         state, self._step = saved.state, saved.step
         check_resumable(state, self._plan.setup.fingerprint, self._device.type)
         try:
-            self._model.load_state_dict(_under("model.", saved))
-            self._method.load_state_dict(_under("method.", saved))
+            self._model.load_state_dict(saved.under("model."))
+            self._method.load_state_dict(saved.under("method."))
         except RuntimeError as error:
             raise DataError(
                 f"the checkpoint in {self._folder.path} does not fit the network as it is built "
@@ -262,14 +277,6 @@ class Trainer:
         self.seconds = state["seconds"]
         position: int = state["position"]
         return position
-
-
-def _under(prefix: str, saved: Saved) -> State:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in saved.weights.items()
-        if name.startswith(prefix)
-    }
 
 
 def _score(scored: Scored, plan: Plan) -> float:
