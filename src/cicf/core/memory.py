@@ -2,8 +2,10 @@
 
 import ctypes
 import os
+import sys
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -13,7 +15,14 @@ _MMAP_MAX, _TRIM_THRESHOLD, _TOP_PAD = -4, -1, -2
 """Numbers of glibc's `mallopt`."""
 _MOST = 2**31 - 1
 _PAD = 64 << 20
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
+_PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_ERRORS = (
+    "can't allocate memory",  # torch on a CPU
+    "not enough memory",  # the same on Windows
+    "out of memory",  # Apple's devices, and CUDA where it is not torch that allocates
+    "std::bad_alloc",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 @cache
@@ -39,24 +48,63 @@ def keep_memory() -> bool:
 def free_bytes(device: torch.device) -> int:
     """Return how much memory could be taken on a device; on a CPU, without swapping."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if device.type != "cpu" or not Path("/proc/meminfo").exists():
-        return _physical() // 2
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    found = dict(line.split(":", 1) for line in lines)
-    available = int(found["MemAvailable"].split()[0]) << 10
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
     try:
-        limit, used = (int(path.read_text()) for path in _LIMITS)
+        lines = (_PROC / "meminfo").read_text().splitlines()
+        (found,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError):
-        return available
-    return min(available, max(limit - used, 0))
+        return _physical() // 2
+    if device.type != "cpu":
+        return _physical() // 2
+    return min(int(found) << 10, *_rooms())
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether an error is that of an allocation, on whatever device."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "not enough memory" in str(error)
+    return isinstance(error, RuntimeError) and any(part in str(error) for part in _ERRORS)
+
+
+class _Names(NamedTuple):
+    """Says what a version of Linux's control groups calls its files, and the cache in `stat`."""
+
+    limit: str
+    used: str
+    cache: str
+
+
+_FIRST = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_SECOND = _Names("memory.max", "memory.current", "inactive_file")
+
+
+def _rooms() -> list[int]:
+    """Return what each limit on this process leaves: its control groups', and those around them."""
+    try:
+        lines = (_PROC / "self/cgroup").read_text().splitlines()
+    except OSError:
+        return [sys.maxsize]
+    found = [sys.maxsize]
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        names, root = (_FIRST, _CGROUPS / "memory") if controllers else (_SECOND, _CGROUPS)
+        folder = root / path.lstrip("/")
+        inside = [each for each in (folder, *folder.parents) if each.is_relative_to(root)]
+        found += [_room(each, names) for each in inside]
+    return found
+
+
+def _room(folder: Path, names: _Names) -> int:
+    try:
+        limit, used = (int((folder / name).read_text()) for name in names[:2])
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        # Files that were read count as used, but make room for whoever asks.
+        return max(limit - used + int(stat.get(names.cache, 0)), 0)
+    except (OSError, ValueError):
+        return sys.maxsize
 
 
 def _physical() -> int:

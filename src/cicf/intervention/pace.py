@@ -35,26 +35,47 @@ class Pacing:
         self._objective, self._h, self._order = objective, h, order
         self._keeps_graphs = keeps_graphs
         self._is_free = chunk == "auto"
-        self.pace: Pace | None = None
+        self._found: Probe | None = None
+        self._largest = 0
+        self.pace = None
         if chunk != "auto":
             self.pace = self._with_graphs(Pace(chunk, keeps_graphs=chunk is None))
+
+    @property
+    def pace(self) -> Pace | None:
+        """The pace that was asked for, picked or set; None until there is one."""
+        return self._pace
+
+    @pace.setter
+    def pace(self, value: Pace | None) -> None:
+        self._pace, self._is_picked = value, False
 
     def of(self, batch: Batch) -> Pace:
         """Return how to go through a batch."""
         if self._is_free and self._objective.couples_samples(is_outer=False):
             return self._with_graphs(Pace())
-        if self.pace is None:
-            found = probe(self._objective, self._h, batch, order=self._order)
+        # What is whole in small batches may not fit in larger ones.
+        is_larger = self._is_picked and batch_size(batch) > self._largest
+        if self._pace is None or (is_larger and self._pace.chunk is None):
+            found = self._probed(batch)
             self.pace = self._with_graphs(picked(found, batch_size(batch), self._objective))
-        return self.pace
+            self._is_picked, self._largest = True, batch_size(batch)
+        assert self._pace is not None
+        return self._pace
 
     def can_be_cut(self, batch: Batch, pace: Pace) -> bool:
         """Tell whether a step may be taken again in smaller pieces."""
         is_coupled = self._objective.couples_samples(is_outer=False)
         if is_coupled or min(pace.chunk or batch_size(batch), batch_size(batch)) <= 1:
             return False
-        found = probe(self._objective, self._h, batch, order=self._order)
+        found = self._probed(batch)
         return found is not None and found.is_per_sample
+
+    def _probed(self, batch: Batch) -> "Probe | None":
+        """Return what a probe tells; it is asked once, for there may be no memory for it later."""
+        if self._found is None:
+            self._found = probe(self._objective, self._h, batch, order=self._order)
+        return self._found
 
     def _with_graphs(self, pace: Pace) -> Pace:
         if self._keeps_graphs is None:

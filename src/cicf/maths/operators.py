@@ -13,6 +13,8 @@ from torch.autograd import Function
 from cicf.maths.convolution import Images, channels_last
 
 _aten = torch.ops.aten
+_ROWS = 1024
+"""Places of images whose slopes are added up one after the other."""
 
 
 def rectified(x: Float[Tensor, "..."], *, in_place: bool = False) -> Float[Tensor, "..."]:
@@ -134,16 +136,18 @@ def normalised(
 class _Normalised(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Statistics) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.by = by
-        shift = bias - by.mean * by.scale * weight
-        return torch.addcmul(_along(shift), x, _along(by.scale * weight))
+        # Saved, not kept, so that torch sees it when a model moves its statistics in between.
+        ctx.save_for_backward(x, weight, by.mean, by.variance)
+        ctx.epsilon = by.epsilon
+        # The same factor for both, so that its rounding cancels where x is near the mean.
+        factor = by.scale * weight
+        return torch.addcmul(_along(bias - by.mean * factor), x, _along(factor))
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
-        x, weight = ctx.saved_tensors
-        slope = channels_last(slopes[0])
-        return *_NormalisedGradient.apply(slope, x, weight, ctx.by), None
+        x, weight, mean, variance = ctx.saved_tensors
+        slope, by = channels_last(slopes[0]), Statistics(mean, variance, ctx.epsilon)
+        return *_NormalisedGradient.apply(slope, x, weight, by), None
 
 
 class _NormalisedGradient(Function):
@@ -164,8 +168,8 @@ class _NormalisedGradient(Function):
         slope, x, weight = ctx.saved_tensors
         image, k, b = directions
         image, by = channels_last(image), ctx.by
-        shift = b - by.mean * by.scale * k
-        to_slope = torch.addcmul(_along(shift), x, _along(by.scale * k))
+        # Centred first: a shift of b by the mean would round as coarsely as the mean is large.
+        to_slope = torch.addcmul(_along(b), x - _along(by.mean), _along(by.scale * k))
         to_slope.addcmul_(image, _along(by.scale * weight))
         # What the slope has to do with a as an image, and with k as a weight, is one gradient.
         centred = by._replace(mean=torch.zeros_like(by.mean))
@@ -174,10 +178,16 @@ class _NormalisedGradient(Function):
 
 
 def _gradient(slope: Tensor, x: Tensor, weight: Tensor, by: Statistics) -> tuple[Tensor, ...]:
-    found: tuple[Tensor, ...] = _aten.native_batch_norm_backward(
-        slope, x, weight, *by[:2], None, None, False, by.epsilon, (True, True, True)
-    )
-    return found
+    rows = [each.permute(0, 2, 3, 1).reshape(-1, len(weight), 1, 1) for each in (slope, x)]
+    # torch adds up in single precision, one row after the other: in pieces, the error stays small.
+    sums = [
+        _aten.native_batch_norm_backward(
+            *piece, weight, *by[:2], None, None, False, by.epsilon, (False, True, True)
+        )[1:]
+        for piece in zip(*(each.split(_ROWS) for each in rows), strict=True)
+    ]
+    to_weight, to_bias = (torch.stack(each).sum(0) for each in zip(*sums, strict=True))
+    return slope * _along(by.scale * weight), to_weight, to_bias
 
 
 def _along(values: Float[Tensor, " c"]) -> Float[Tensor, "c 1 1"]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 from cicf.maths.convolution import Geometry, convolved
@@ -21,7 +22,11 @@ _Sizes = int | Sequence[int]
 
 
 class LeanOperators(TorchFunctionMode):
-    """Computes convolution, ReLU, pooling and batch norm by this project's operators."""
+    """Computes convolution, ReLU, pooling and batch norm by this project's operators.
+
+    What they return has its channels last in memory, which a model sees only where it asks for it:
+    a view that torch cannot take of such a tensor is one of a copy.
+    """
 
     def __torch_function__(
         self,
@@ -33,28 +38,37 @@ class LeanOperators(TorchFunctionMode):
         """Return what a function of torch returns."""
         del types
         kwargs = kwargs or {}
-        answer = _ANSWERS.get(func)
-        if answer is not None and _is_plain(args[0] if args else kwargs.get("input")):
-            found = answer(*args, **kwargs)
-            if found is not None:
-                return found
-        return func(*args, **kwargs)
+        answer = _OPERATORS.get(func) if _is_usual() else None
+        answer = answer or _LAYOUTS.get(func)
+        found = None if answer is None else answer(*args, **kwargs)
+        return func(*args, **kwargs) if found is None else found
 
 
-def _is_plain(x: object) -> bool:
-    """Tell whether our operators may be used: plain numbers on a CPU that have a gradient."""
+def _is_usual() -> bool:
+    """Tell whether torch is in the state that our operators are made for."""
     return (
-        isinstance(x, Tensor)
-        and type(x) in (Tensor, nn.Parameter)
-        and x.device.type == "cpu"
-        and x.dtype in (torch.float32, torch.float64)
-        and torch.is_grad_enabled()
+        torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
+        and forward_ad._current_level < 0
         # Inside a transform of torch.func, tensors stand for many.
         and torch._C._functorch.peek_interpreter_stack() is None
         # A checkpoint computes its part again later, when nobody answers for torch.
         and torch._C._autograd._top_saved_tensors_default_hooks(True) is None
     )
+
+
+def _are_plain(x: Tensor, *others: Tensor | None) -> bool:
+    """Tell whether our operators may be used: numbers on a CPU, of one precision."""
+    are_numbers = all(
+        type(each) in (Tensor, nn.Parameter)
+        and each.device.type == "cpu"
+        and each.layout is torch.strided
+        and each.dtype == x.dtype in (torch.float32, torch.float64)
+        for each in (x, *others)
+        if each is not None
+    )
+    # Not all that our operators are made of takes a batch without samples.
+    return are_numbers and x.numel() > 0
 
 
 def _conv2d(
@@ -66,18 +80,22 @@ def _conv2d(
     dilation: _Sizes = 1,
     groups: int = 1,
 ) -> Tensor | None:
-    if input.ndim != 4 or isinstance(padding, str) or not _is_plain(weight):
-        return None
-    if input.dtype != weight.dtype:
+    if not _are_plain(input, weight, bias) or input.ndim != 4 or isinstance(padding, str):
         return None
     how = Geometry(_two(stride), _two(padding), _two(dilation), groups)
     return convolved(input, weight, bias, how)
 
 
 def _relu(input: Tensor, inplace: bool = False) -> Tensor | None:
-    if not input.requires_grad or (inplace and (input.is_leaf or input._is_view())):
+    if not (_are_plain(input) and input.requires_grad):
         return None
-    return rectified(input, in_place=inplace)
+    if inplace and (input.is_leaf or input._is_view()):
+        return None
+    found = rectified(input, in_place=inplace)
+    if not inplace:
+        # For a pooling that follows, as long as neither of the two has been changed.
+        found._rectified_from = input, input._version, found._version  # type: ignore[attr-defined]
+    return found
 
 
 def _relu_(input: Tensor) -> Tensor | None:
@@ -93,11 +111,18 @@ def _max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | None:
-    if input.ndim != 4 or return_indices or not input.requires_grad:
+    if not _are_plain(input) or input.ndim != 4 or return_indices or not input.requires_grad:
         return None
     size = _two(kernel_size)
-    moves = _two(stride) if stride else size
-    return max_pooled(input, Window(size, moves, _two(padding), _two(dilation), ceil_mode))
+    is_default = stride is None or (isinstance(stride, Sequence) and len(stride) == 0)
+    moves = size if stride is None or is_default else _two(stride)
+    window = Window(size, moves, _two(padding), _two(dilation), ceil_mode)
+    before, *versions = getattr(input, "_rectified_from", (None, 0, 0))
+    if before is not None and versions == [before._version, input._version]:
+        # The largest of rectified values is the rectified largest value, and its slope is the same;
+        # this way round there are fewer of them to rectify and to keep.
+        return rectified(max_pooled(before, window))
+    return max_pooled(input, window)
 
 
 def _batch_norm(
@@ -111,40 +136,78 @@ def _batch_norm(
     eps: float = 1e-5,
 ) -> Tensor | None:
     del momentum
-    if training or input.ndim != 4 or not input.requires_grad:
+    if training or not _are_plain(input, running_mean, running_var, weight, bias):
         return None
     if running_mean is None or running_var is None or weight is None or bias is None:
         return None
-    if running_mean.requires_grad or running_var.requires_grad or input.dtype != weight.dtype:
+    constants = running_mean, running_var
+    if input.ndim != 4 or not input.requires_grad or any(c.requires_grad for c in constants):
+        return None
+    if any(each.shape != input.shape[1:2] for each in (*constants, weight, bias)):
         return None
     return normalised(input, weight, bias, Statistics(running_mean, running_var, eps))
 
 
-def _view(input: Tensor, *shape: Any) -> Tensor | None:
-    """Let a view be taken of what is in torch's own order, as a model expects it to be."""
-    is_ours = input.ndim == 4 and not input.is_contiguous()
-    return input.contiguous().view(*shape) if is_ours else None
+def _viewed(func: Callable[..., Tensor]) -> Answer:
+    """Let a view be taken of what is in torch's own order, where it cannot be taken of ours."""
+
+    def answer(input: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        try:
+            return func(input, *args, **kwargs)
+        except RuntimeError:
+            if input.is_contiguous():
+                raise
+            return func(input.contiguous(), *args, **kwargs)
+
+    return answer
 
 
 def _drawn(func: Callable[..., Tensor]) -> Answer:
     """Let random numbers be drawn in torch's own order, so that they are those that torch draws."""
 
     def answer(input: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
-        if input.ndim != 4 or input.is_contiguous():
+        if not _has_channels_last(input):
             return None
-        return func(input.contiguous(), *args, **kwargs)
+        copy = input.contiguous()
+        version = copy._version
+        found = func(copy, *args, **kwargs)
+        if copy._version > version:
+            return input.copy_(copy)
+        return None if found is copy else found
 
     return answer
 
 
+def _alike(func: Callable[..., Tensor]) -> Answer:
+    """Let a new tensor be in torch's own order, since random numbers may be drawn into it."""
+
+    def answer(input: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        if not _has_channels_last(input):
+            return None
+        return func(input, *args, **{"memory_format": torch.contiguous_format, **kwargs})
+
+    return answer
+
+
+def _has_channels_last(x: object) -> bool:
+    return (
+        type(x) is Tensor
+        and x.ndim == 4
+        and x.device.type == "cpu"
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not x.is_contiguous()
+        and x.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
 def _two(sizes: _Sizes) -> tuple[int, int]:
-    if isinstance(sizes, int):
-        return sizes, sizes
+    if not isinstance(sizes, Sequence):
+        return int(sizes), int(sizes)
     found = tuple(sizes)
     return (found[0], found[0]) if len(found) == 1 else (found[0], found[1])
 
 
-_ANSWERS: dict[Callable[..., Any], Answer] = {
+_OPERATORS: dict[Callable[..., Any], Answer] = {
     torch.conv2d: _conv2d,
     F.relu: _relu,
     F.relu_: _relu_,
@@ -152,9 +215,14 @@ _ANSWERS: dict[Callable[..., Any], Answer] = {
     torch.relu_: _relu_,
     Tensor.relu: _relu,
     Tensor.relu_: _relu_,
+    F.max_pool2d: _max_pool2d,
     torch.max_pool2d: _max_pool2d,
     F.batch_norm: _batch_norm,
-    Tensor.view: _view,
-    **{each: _drawn(each) for each in (F.dropout, torch.rand_like, torch.randn_like)},
-    **{each: _drawn(each) for each in (torch.dropout, torch.bernoulli, torch.randint_like)},
+}
+_LAYOUTS: dict[Callable[..., Any], Answer] = {
+    **{each: _viewed(each) for each in (Tensor.view, Tensor.view_as)},
+    **{each: _drawn(each) for each in (F.dropout, torch.dropout, F.alpha_dropout)},
+    **{each: _drawn(each) for each in (torch.bernoulli, Tensor.bernoulli, F.gumbel_softmax)},
+    **{each: _alike(each) for each in (torch.rand_like, torch.randn_like, torch.randint_like)},
+    **{each: _alike(each) for each in (torch.empty_like, torch.zeros_like, torch.ones_like)},
 }
