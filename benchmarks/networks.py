@@ -114,7 +114,7 @@ SETTINGS = {
         side=64,
         inner=256,
         outer=84,
-        checked=(36, 11),
+        checked=(20, 7),
         chunk=16,
     ),
     "alexnet": Setting(

@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import gradients
@@ -48,11 +49,7 @@ class Contestant:
         """Return the errors of the gradient, and whether they are small."""
         reference = first_order if self._is_first_order else unrolled
         found = gradients.errors_of(self._step, reference, self._setting, self._cut, seeds)
-        return {
-            "float64": found.float64,
-            "float32": found.float32,
-            "are_small": found.are_small,
-        }
+        return {**asdict(found), "are_small": found.are_small}
 
     def peak(self) -> Answer:
         """Return by how many bytes a step raises the memory of this process at its peak.
