@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import Function
+
+from cicf.maths import covered
 
 Images = Float[Tensor, "n _ _ _"]
 Kernel = Float[Tensor, "_ _ _ _"]
@@ -27,6 +29,15 @@ class Geometry(NamedTuple):
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
+
+    def places(self, x: Images, kernel: Kernel) -> tuple[int, int]:
+        """Return in how many places a kernel without dilation stands, by rows and columns."""
+        images, sizes = zip(x.shape[2:], self.padding, strict=True), kernel.shape[2:]
+        rows, columns = (
+            (side + 2 * pad - taps) // step + 1
+            for (side, pad), taps, step in zip(images, sizes, self.stride, strict=True)
+        )
+        return rows, columns
 
 
 def convolved(x: Images, kernel: Kernel, bias: Tensor | None, how: Geometry) -> Images:
@@ -68,11 +79,13 @@ class _ConvolutionGradient(Function):
         ctx.save_for_backward(slope, x, kernel)
         ctx.how = how
         ctx.set_materialize_grads(False)
-        return (
-            _for_image(slope, x, kernel, how) if wanted[0] else None,
-            _for_kernel(slope, x, kernel, how) if wanted[1] else None,
-            slope.sum((0, 2, 3)) if wanted[2] else None,
-        )
+        to_image = _for_image(slope, x, kernel, how) if wanted[0] else None
+        to_kernel = to_bias = None
+        if wanted[1]:
+            to_kernel, to_bias = _for_kernel(slope, x, kernel, how, has_bias=wanted[2])
+        elif wanted[2]:
+            to_bias = slope.sum((0, 2, 3))
+        return to_image, to_kernel, to_bias
 
     @staticmethod
     def backward(ctx: Any, *directions: Any) -> Any:
@@ -90,7 +103,7 @@ class _ConvolutionGradient(Function):
         if needs[1] and weight is not None:
             to_image = _for_image(slope, x, weight, how)
         if needs[2] and image is not None:
-            to_kernel = _for_kernel(slope, image, kernel, how)
+            to_kernel, _ = _for_kernel(slope, image, kernel, how, has_bias=False)
         return to_slope, to_image, to_kernel, None, None
 
 
@@ -110,24 +123,63 @@ def _directional(
 
 
 def _value(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
+    if (taps := _taps(x, kernel, how)) is not None:
+        return _map(covered.value(x, kernel, bias, taps), how.places(x, kernel))
     found: Tensor = torch.ops.aten.convolution(x, kernel, bias, *how[:3], False, (0, 0), how.groups)
     return channels_last(found)
 
 
 def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+    if (taps := _taps(x, kernel, how)) is not None:
+        return _map(covered.for_image(slope, kernel, taps), _sides(x))
     found: Tensor = torch.ops.aten.convolution_backward(
         slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (True, False, False)
     )[0]
     return channels_last(found)
 
 
-def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+def _for_kernel(
+    slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry, *, has_bias: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients for the kernel and, where there is one, for the bias."""
+    if (taps := _taps(x, kernel, how)) is not None:
+        to_bias = slope.sum((0, 2, 3)) if has_bias else None
+        return _map(covered.for_kernel(slope, x, kernel, taps), _sides(kernel)), to_bias
     if _prefers_product(slope, kernel, how):
-        return _by_product(slope, x, kernel, how)
-    found: Tensor = torch.ops.aten.convolution_backward(
-        slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (False, True, False)
-    )[1]
-    return channels_last(found)
+        to_bias = slope.sum((0, 2, 3)) if has_bias else None
+        return _by_product(slope, x, kernel, how), to_bias
+    found = torch.ops.aten.convolution_backward(
+        slope,
+        x,
+        kernel,
+        (len(kernel),),
+        *how[:3],
+        False,
+        (0, 0),
+        how.groups,
+        (False, True, has_bias),
+    )
+    return channels_last(found[1]), found[2]
+
+
+def _taps(x: Tensor, kernel: Tensor, how: Geometry) -> Int[Tensor, "p q"] | None:
+    """Return the taps of a kernel that covers the images wherever it stands, if it does."""
+    image, size = _sides(x), _sides(kernel)
+    if how.groups != 1 or how.dilation != (1, 1) or size == (1, 1):
+        return None
+    if not covered.is_covered(image, size, how.stride, how.padding):
+        return None
+    return covered.taps_of(image, how.places(x, kernel), size, how.stride, how.padding)
+
+
+def _map(rows: Float[Tensor, "n rows c"], sides: tuple[int, int]) -> Images:
+    """Return rows of channels as a map, channels last."""
+    found: Tensor = rows.unflatten(1, sides).permute(0, 3, 1, 2)
+    return found
+
+
+def _sides(images: Tensor) -> tuple[int, int]:
+    return images.shape[2], images.shape[3]
 
 
 def _prefers_product(slope: Tensor, kernel: Tensor, how: Geometry) -> bool:
