@@ -21,7 +21,7 @@ FEWEST_IMAGES = 10
 RESTARTS = 10
 """Starts of k-means, of which the best is kept; with 3, inertia was up to 1.8 % higher."""
 MOST_WHOLE = 4096
-"""Images of a class above which mini-batches pay; `benchmarks/clustering.py` measures it."""
+"""Images of a class above which it is read in mini-batches: they take half of the time there."""
 SAMPLE = 2048
 """Images of a larger class among which the restarts look for centres, or 100 for each centre."""
 _MINI_BATCH = 1024
