@@ -28,6 +28,8 @@ CASES = {
     "depthwise": (4, 4, (3, 3), (5, 5), Geometry((2, 2), (1, 1), (1, 1), 4)),
     "one-channel": (1, 1, (3, 3), (5, 5), SIMPLE),
     "one-place": (3, 4, (2, 2), (2, 2), SIMPLE),
+    "covered": (3, 4, (3, 3), (2, 2), Geometry((1, 1), (1, 1), (1, 1), 1)),
+    "strided-covered": (3, 4, (3, 3), (2, 1), Geometry((2, 2), (1, 1), (1, 1), 1)),
     "product": (64, 128, (3, 3), (4, 4), Geometry((1, 1), (1, 1), (1, 1), 1)),
     "strided-product": (128, 64, (3, 2), (5, 7), Geometry((2, 1), (1, 0), (1, 1), 1)),
     "small-product": (64, 64, (1, 1), (3, 5), SIMPLE._replace(stride=(2, 2))),
@@ -84,10 +86,12 @@ def test_only_what_is_needed_has_a_gradient(name: str, needed: tuple[int, ...]) 
     assert_same(derivatives(convolved, inputs, how), derivatives(torch_convolved, inputs, how))
 
 
-@pytest.mark.parametrize("name", ["plain", "uneven", "depthwise", "strided-one-by-one"])
+@pytest.mark.parametrize("name", ["plain", "uneven", "depthwise", "covered", "strided-one-by-one"])
 def test_second_derivatives_are_those_of_finite_differences(name: str) -> None:
     inputs, how = tensors(name, n=1)
-    torch.autograd.gradgradcheck(lambda *each: convolved(*each, how), inputs, fast_mode=True)
+    torch.autograd.gradgradcheck(
+        lambda x, weight, bias: convolved(x, weight, bias, how), inputs, fast_mode=True
+    )
 
 
 @pytest.mark.parametrize("images", [1, 2, 5])
@@ -144,7 +148,7 @@ def test_change_of_a_saved_image_is_refused() -> None:
         y.sum().backward()
 
 
-@pytest.mark.parametrize("name", ["plain", "grouped", "product"])
+@pytest.mark.parametrize("name", ["plain", "grouped", "covered", "product"])
 def test_third_derivatives_are_those_of_torch(name: str) -> None:
     def third(convolve: Convolution) -> list[Tensor]:
         torch.manual_seed(2)

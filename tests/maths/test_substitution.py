@@ -245,8 +245,8 @@ class Recomputed(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_recomputed:
-            return super().forward(x)
-        out: Tensor = checkpoint(super().forward, x, use_reentrant=False)
+            return nn.Sequential(*self)(x)
+        out: Tensor = checkpoint(nn.Sequential(*self), x, use_reentrant=False)
         return out
 
 
