@@ -21,6 +21,9 @@ Kernel = Float[Tensor, "_ _ _ _"]
 _COLUMNS = 1 << 21
 """Numbers in the largest matrix of patches: 8 MiB in single precision, which a cache can hold."""
 
+_FEW, _LARGE = 16, 49
+"""Channels below which, and taps above which, channels last add up with a larger rounding error."""
+
 
 class Geometry(NamedTuple):
     """Says how a kernel moves over an image, each by rows and columns."""
@@ -125,6 +128,8 @@ def _directional(
 def _value(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
     if (taps := _taps(x, kernel, how)) is not None:
         return _map(covered.value(x, kernel, bias, taps), how.places(x, kernel))
+    if x.shape[1] < _FEW and kernel[0, 0].numel() > _LARGE:
+        x, kernel = x.contiguous(), kernel.contiguous()
     found: Tensor = torch.ops.aten.convolution(x, kernel, bias, *how[:3], False, (0, 0), how.groups)
     return channels_last(found)
 
