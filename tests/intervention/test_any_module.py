@@ -460,3 +460,26 @@ def test_scalar_losses_weigh_batches_by_their_size_in_theta_dagger() -> None:
     per_sample = Intervention(model, alpha=0.3).theta_dagger(batches)
     found = Intervention(model, alpha=0.3, loss=scalar).theta_dagger(batches)
     torch.testing.assert_close(found, per_sample)
+
+
+class ViewInCheckpoint(nn.Module):
+    """Takes a view of a convolution's output in a part that is computed again in the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3)
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.block, self.stem(x), use_reentrant=False)
+
+    def block(self, z: Tensor) -> Tensor:
+        return self.head(self.body(z).view(len(z), -1))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_views_within_checkpoints_are_left_to_torch(order: int) -> None:
+    model, plain = ViewInCheckpoint(), ViewInCheckpoint()
+    plain.load_state_dict(model.state_dict())
+    plain.forward = lambda x: plain.block(plain.stem(x))
+    assert distance(stepped(model, order=order), stepped(plain, order=order)) < 1e-12

@@ -38,7 +38,7 @@ class Objective(nn.Module):
         self.model = model
         self.loss = loss
         self._policy = batch_norm
-        self._is_lean = False
+        self._is_lean, self._is_left_to_torch = False, False
 
     def forward(self, batch: Batch | None, then: Callable[[Tensor], Derivative]) -> Derivative:
         """Return then(loss), called while this module's tensors are those of the call."""
@@ -53,11 +53,25 @@ class Objective(nn.Module):
     def lean(self, is_lean: bool) -> Iterator[None]:
         """Compute losses by this project's own operators meanwhile, where that is faster."""
         device = next(self.parameters()).device.type
-        self._is_lean = is_lean and device == "cpu" and not torch.is_autocast_enabled("cpu")
+        is_open = not (self._is_left_to_torch or torch.is_autocast_enabled("cpu"))
+        self._is_lean = is_lean and device == "cpu" and is_open
         try:
             yield
         finally:
             self._is_lean = False
+
+    def is_misled(self, error: BaseException) -> bool:
+        """Tell whether a model failed because our operators put channels last.
+
+        They see to the views that a model takes, but not to those within a checkpoint or within a
+        backward of the model's own, which run when nobody answers for torch.
+        """
+        is_view = isinstance(error, RuntimeError) and "view size is not compatible" in str(error)
+        return is_view and not self._is_left_to_torch
+
+    def leave_to_torch(self) -> None:
+        """Compute all by torch's operators from now on."""
+        self._is_left_to_torch = True
 
     def leaves(self, parameters: Parameters) -> Parameters:
         """Return the values as leaves of a graph of their own, in the order that is fastest."""

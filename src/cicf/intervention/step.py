@@ -114,7 +114,7 @@ class Intervention:
         return self._pacing.pace
 
     @pace.setter
-    def pace(self, value: Pace | None) -> None:
+    def pace(self, value: Pace) -> None:
         self._pacing.pace = value
 
     def backward(
@@ -138,13 +138,17 @@ class Intervention:
                 return self._taken(inner, outer, scale, strata, pace)
             except BaseException as error:
                 check_second_derivative(error)
-                # The other ranks would wait for the step that this one gives up.
-                is_alone = Ranks.of(self._group).count == 1
-                if not (is_out_of_memory(error) and is_alone and self._can_be_cut(inner, pace)):
+                if not (is_out_of_memory(error) or self._objective.is_misled(error)):
                     raise
-            # Out here, where the error no longer holds on to the tensors of the step.
+                # Without its traceback, which holds on to the tensors of the step.
+                failure = error.with_traceback(None)
             gc.collect()
-            self.pace = pace.halved(batch_size(inner))
+            if not is_out_of_memory(failure):
+                self._objective.leave_to_torch()
+            elif Ranks.of(self._group).count > 1 or not self._can_be_cut(inner, pace):
+                raise failure  # other ranks wait for this step as it was begun
+            else:
+                self.pace = pace.halved(batch_size(inner))
 
     def _taken(
         self,
@@ -279,10 +283,6 @@ class Intervention:
         )
         is_exact = self.order == 2 and self._curvature == 1 and not is_shared
         return terms_of(result, theta, scale=scale, is_exact=is_exact)
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self._objective.parameters()).device
 
 
 def _accumulate(parameters: Parameters, gradients: Gradients) -> None:
