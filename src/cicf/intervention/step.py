@@ -15,6 +15,7 @@ from cicf.core.memory import is_out_of_memory, keep_memory
 from cicf.core.pace import Pace
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
+from cicf.intervention.accumulation import accumulate
 from cicf.intervention.losses import cross_entropy_per_sample
 from cicf.intervention.objective import BatchNorm, LossFunction, Objective
 from cicf.intervention.pace import Pacing
@@ -187,8 +188,7 @@ class Intervention:
             setting.random.restore(start)
             raise
         self._inspects = False
-        _accumulate(theta, result.theta)
-        _accumulate(phi, result.phi)
+        accumulate({**theta, **phi}, [*result.theta, *result.phi])
         self._objective.write(written)
         return terms
 
@@ -283,16 +283,6 @@ class Intervention:
         )
         is_exact = self.order == 2 and self._curvature == 1 and not is_shared
         return terms_of(result, theta, scale=scale, is_exact=is_exact)
-
-
-def _accumulate(parameters: Parameters, gradients: Gradients) -> None:
-    for parameter, gradient in zip(parameters.values(), gradients, strict=True):
-        if gradient is None:
-            continue
-        if parameter.grad is None:
-            parameter.grad = torch.empty_like(parameter).copy_(gradient)
-        else:
-            parameter.grad += gradient
 
 
 def _copied(value: object) -> object:

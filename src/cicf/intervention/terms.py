@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cicf.maths.convolution import channels_last
 from cicf.maths.hypergradient import Hypergradient, norm
 from cicf.maths.intervention import Parameters
 from cicf.maths.shares import Gradients
@@ -55,5 +56,14 @@ def terms_of(
 
 
 def _dot(a: Gradients, b: Gradients) -> Float[Tensor, ""]:
-    products = [(x * y).sum() for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    products = [torch.dot(_flat(x), _flat(y)) for x, y in pairs]
     return torch.stack(products).sum() if products else torch.zeros(())
+
+
+def _flat(value: Tensor) -> Float[Tensor, " n"]:
+    """Return the numbers in one row, of kernels in the order in which they lie, channels last.
+
+    Both of a pair lie alike, so that nothing large is made on the way.
+    """
+    return (channels_last(value).permute(0, 2, 3, 1) if value.ndim == 4 else value).reshape(-1)

@@ -18,8 +18,8 @@ from cicf.maths import covered
 Images = Float[Tensor, "n _ _ _"]
 Kernel = Float[Tensor, "_ _ _ _"]
 
-_COLUMNS = 1 << 21
-"""Numbers in the largest matrix of patches: 8 MiB in single precision, which a cache can hold."""
+_COLUMNS = 1 << 20
+"""Numbers in the largest matrix of patches: 4 MiB in single precision, which a cache can hold."""
 
 _FEW, _LARGE = 16, 49
 """Channels below which, and taps above which, channels last add up with a larger rounding error."""
@@ -192,8 +192,9 @@ def _prefers_product(slope: Tensor, kernel: Tensor, how: Geometry) -> bool:
     if how.groups != 1 or how.dilation != (1, 1):
         return False
     channels = kernel.shape[0], kernel.shape[1]
-    places = slope.shape[2] * slope.shape[3]
-    return min(channels) >= 64 and (max(channels) >= 128 or places <= 64)
+    is_small = slope.shape[2] * slope.shape[3] <= 16
+    is_product = min(channels) >= 64 and (max(channels) >= 128 or is_small)
+    return is_product and kernel[0, 0].numel() <= 9
 
 
 def _by_product(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:

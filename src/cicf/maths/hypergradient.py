@@ -171,7 +171,9 @@ def moved(theta: Parameters, g: Gradients, alpha: float) -> Parameters:
     pairs = zip(theta.items(), g, strict=True)
     return leaves(
         {
-            name: value if slope is None or alpha == 0 else value.detach() - alpha * slope
+            name: value
+            if slope is None or alpha == 0
+            else torch.sub(value.detach(), slope, alpha=alpha)
             for (name, value), slope in pairs
         }
     )
@@ -226,4 +228,4 @@ def _minus(a: Tensor | None, b: Tensor | None, alpha: float) -> Tensor | None:
     """Return a − α b, None standing for zero."""
     if b is None:
         return a
-    return -alpha * b if a is None else a - alpha * b
+    return -alpha * b if a is None else torch.sub(a, b, alpha=alpha)
