@@ -19,7 +19,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-BENCHMARKS := step memory scaling clustering pipeline
+BENCHMARKS := step memory scaling clustering pipeline options
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[peers]'

@@ -23,8 +23,7 @@ ALLOCATORS: dict[str, dict[str, str]] = {
 }
 """Environments of the processes: each as it comes, or all with memory that is kept for reuse.
 
-glibc before 2.35 takes no more than 32 MiB for the first; that a step has next to no page faults
-shows that both work.
+That a step has next to no page faults shows that both work.
 """
 Samples = dict[str, list[float]]
 

@@ -104,7 +104,7 @@ SETTINGS = {
         inner=256,
         outer=84,
         checked=(80, 21),
-        chunk=32,
+        chunk=64,
         num_classes=10,
     ),
     "resnet18": Setting(
@@ -115,7 +115,7 @@ SETTINGS = {
         inner=256,
         outer=84,
         checked=(20, 7),
-        chunk=16,
+        chunk=64,
     ),
     "alexnet": Setting(
         "AlexNet, 128 pixels, without dropout",
@@ -125,6 +125,6 @@ SETTINGS = {
         inner=64,
         outer=21,
         checked=(20, 6),
-        chunk=16,
+        chunk=32,
     ),
 }

@@ -107,9 +107,11 @@ def main() -> None:
     options.add_argument("--allocators", nargs="+", default=list(ALLOCATORS), choices=ALLOCATORS)
     options.add_argument("--inner", type=int, help="M, instead of the setting's; M^l in proportion")
     options.add_argument("--rounds", type=int, help="default: 15, and 3 with --quick")
+    options.add_argument("--seeds", type=int, help="batches to check on: 10, and 3 with --quick")
     chosen = options.parse_args()
     names = taking_part(chosen.contestants)
-    rounds, seeds = chosen.rounds or (3 if chosen.quick else 15), 3 if chosen.quick else 10
+    rounds, seeds = (3, 3) if chosen.quick else (15, 10)
+    rounds, seeds = chosen.rounds or rounds, chosen.seeds or seeds
     tables: Tables = {}
     for setting, cut in product(chosen.settings, chosen.cuts):
         is_short = chosen.quick and (setting != "digits" or cut != chosen.cuts[0])

@@ -32,9 +32,8 @@ TWO = ["--settings", "digits", "--contestants", "functional_call", "constant mem
     ("name", "few"),
     [
         ("step", [*TWO, "--inner", "8", "--cuts", "input", "--allocators", "own"]),
-        ("memory", [*TWO, "--inner", "8", "--sweep", "8"]),
+        # Measures memory and clustering by the means of their own benchmarks.
         ("scaling", ["--sizes", "8", "16", "--numbers", "100", "200"]),
-        ("clustering", ["--numbers", "100", "200", "--steps", "1"]),
     ],
 )
 def test_benchmark_runs_on_little(name: str, few: list[str], tmp_path: Path) -> None:
