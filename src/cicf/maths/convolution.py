@@ -56,7 +56,7 @@ class _Convolution(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
         ctx.save_for_backward(x, kernel)
-        ctx.how, ctx.has_bias = how, bias is not None
+        ctx.how = how
         return _value(x, kernel, bias, how)
 
     @staticmethod
@@ -83,11 +83,9 @@ class _ConvolutionGradient(Function):
         ctx.how = how
         ctx.set_materialize_grads(False)
         to_image = _for_image(slope, x, kernel, how) if wanted[0] else None
-        to_kernel = to_bias = None
-        if wanted[1]:
-            to_kernel, to_bias = _for_kernel(slope, x, kernel, how, has_bias=wanted[2])
-        elif wanted[2]:
-            to_bias = slope.sum((0, 2, 3))
+        to_kernel = _for_kernel(slope, x, kernel, how) if wanted[1] else None
+        # By itself, which is faster than by the kernel that could do it along the way.
+        to_bias = slope.sum((0, 2, 3)) if wanted[2] else None
         return to_image, to_kernel, to_bias
 
     @staticmethod
@@ -106,7 +104,7 @@ class _ConvolutionGradient(Function):
         if needs[1] and weight is not None:
             to_image = _for_image(slope, x, weight, how)
         if needs[2] and image is not None:
-            to_kernel, _ = _for_kernel(slope, image, kernel, how, has_bias=False)
+            to_kernel = _for_kernel(slope, image, kernel, how)
         return to_slope, to_image, to_kernel, None, None
 
 
@@ -143,28 +141,15 @@ def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tenso
     return channels_last(found)
 
 
-def _for_kernel(
-    slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry, *, has_bias: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Return the gradients for the kernel and, where there is one, for the bias."""
+def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
     if (taps := _taps(x, kernel, how)) is not None:
-        to_bias = slope.sum((0, 2, 3)) if has_bias else None
-        return _map(covered.for_kernel(slope, x, kernel, taps), _sides(kernel)), to_bias
+        return _map(covered.for_kernel(slope, x, kernel, taps), _sides(kernel))
     if _prefers_product(slope, kernel, how):
-        to_bias = slope.sum((0, 2, 3)) if has_bias else None
-        return _by_product(slope, x, kernel, how), to_bias
-    found = torch.ops.aten.convolution_backward(
-        slope,
-        x,
-        kernel,
-        (len(kernel),),
-        *how[:3],
-        False,
-        (0, 0),
-        how.groups,
-        (False, True, has_bias),
-    )
-    return channels_last(found[1]), found[2]
+        return _by_product(slope, x, kernel, how)
+    found: Tensor = torch.ops.aten.convolution_backward(
+        slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (False, True, False)
+    )[1]
+    return channels_last(found)
 
 
 def _taps(x: Tensor, kernel: Tensor, how: Geometry) -> Int[Tensor, "p q"] | None:
