@@ -1,0 +1,161 @@
+"""How tightly features of one class lie together, measured where they are and not in a picture."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
+from scipy.special import ndtri
+from sklearn.metrics import silhouette_score
+
+from cicf.core import DataError
+from cicf.core.streams import stream_seed
+from cicf.report.intervals import LEVEL
+
+RESAMPLED = 500
+"""How often the images are drawn anew for an interval."""
+
+
+class Estimate(NamedTuple):
+    """Holds a value, and where its true value lies with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Compactness(NamedTuple):
+    """Holds the two measures of one network on the same images."""
+
+    silhouette: Estimate
+    scatter_ratio: Estimate
+
+
+def silhouette(features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]) -> float:
+    """Return the mean silhouette by class, from −1 to 1: the higher, the more compact.
+
+    Of an image it is (b − a) / max(a, b), a its mean distance to the others of its class, b that to
+    the nearest other class (Rousseeuw, 1987).
+    """
+    _check(features, y)
+    return float(silhouette_score(features, y))
+
+
+def scatter_ratio(features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]) -> float:
+    """Return the scatter within classes over that between them: the lower, the more compact.
+
+    tr S_W / tr S_B, with S_W the squared distances to the mean of the class, and S_B those from
+    the classes' means to the mean of all, each counted as often as the class has images.
+    """
+    _check(features, y)
+    return float(_scatter_ratios(features, y, np.ones((1, len(y))))[0])
+
+
+def compactness(
+    features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, seed: int = 0
+) -> Compactness:
+    """Return both measures, with intervals over the choice of images."""
+    _check(features, y)
+    weights = _resampled(y, seed)
+    values = silhouette(features, y), scatter_ratio(features, y)
+    spread = _silhouettes(features, y, weights), _scatter_ratios(features, y, weights)
+    return Compactness(*(estimated(*each) for each in zip(values, spread, strict=True)))
+
+
+def compactness_difference(
+    features: Float[np.ndarray, "n d"],
+    than: Float[np.ndarray, "n e"],
+    y: Int[np.ndarray, " n"],
+    *,
+    seed: int = 0,
+) -> Compactness:
+    """Return by how much the measures of one network exceed another's on the same images."""
+    _check(features, y)
+    _check(than, y)
+    weights = _resampled(y, seed)
+    values = (
+        silhouette(features, y) - silhouette(than, y),
+        scatter_ratio(features, y) - scatter_ratio(than, y),
+    )
+    spread = (
+        _silhouettes(features, y, weights) - _silhouettes(than, y, weights),
+        _scatter_ratios(features, y, weights) - _scatter_ratios(than, y, weights),
+    )
+    return Compactness(*(estimated(*each) for each in zip(values, spread, strict=True)))
+
+
+def estimated(value: float, resampled: Float[np.ndarray, " b"]) -> Estimate:
+    """Return a value with its interval: 1.96 standard errors of the bootstrap to each side.
+
+    Not the percentiles, which would lie beside the value: an image that is drawn twice makes its
+    class look tighter than it is.
+    """
+    half = float(ndtri((1 + LEVEL) / 2) * resampled.std(ddof=1))
+    return Estimate(value, value - half, value + half)
+
+
+def _resampled(y: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, "b n"]:
+    """Return how often each image is in each of the samples, which are drawn within classes."""
+    stream = np.random.default_rng(stream_seed(seed, "compactness"))
+    weights = np.empty((RESAMPLED, len(y)))
+    for label in np.unique(y):
+        here = np.flatnonzero(y == label)
+        weights[:, here] = stream.multinomial(
+            len(here), np.full(len(here), 1 / len(here)), size=RESAMPLED
+        )
+    return weights
+
+
+def _silhouettes(
+    features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], weights: Float[np.ndarray, "b n"]
+) -> Float[np.ndarray, " b"]:
+    """Return the silhouette of each sample; an image is not compared with its own copies."""
+    distances = cdist(features, features)
+    labels, own = np.unique(y, return_inverse=True)
+    members = (own[:, None] == np.arange(len(labels))).astype(float)
+    rows = np.arange(len(y))
+    found = np.empty(len(weights))
+    for sample, weight in enumerate(weights):
+        sums = distances @ (weight[:, None] * members)
+        others = (weight @ members)[own] - weight
+        # Without another of its class, an image's silhouette is 0, as in scikit-learn.
+        a = sums[rows, own] / np.where(others > 0, others, 1)
+        means = sums / (weight @ members)
+        means[rows, own] = np.inf
+        b = means.min(axis=1)
+        larger = np.maximum(a, b)
+        values = np.where((others > 0) & (larger > 0), (b - a) / np.where(larger > 0, larger, 1), 0)
+        found[sample] = values @ weight / weight.sum()
+    return found
+
+
+def _scatter_ratios(
+    features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], weights: Float[np.ndarray, "b n"]
+) -> Float[np.ndarray, " b"]:
+    labels, own = np.unique(y, return_inverse=True)
+    members = (own[:, None] == np.arange(len(labels))).astype(float)
+    # Before squares are taken, or their difference would drown in rounding.
+    centred = features - features.mean(axis=0)
+    squares = (centred**2).sum(axis=1)
+    found = np.empty(len(weights))
+    for sample, weight in enumerate(weights):
+        counts = weight @ members
+        means = (weight[:, None] * members).T @ centred / counts[:, None]
+        total = weight @ squares
+        by_class = counts @ (means**2).sum(axis=1)
+        centre = counts @ means / counts.sum()
+        found[sample] = (total - by_class) / (by_class - counts.sum() * (centre**2).sum())
+    return found
+
+
+def _check(features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]) -> None:
+    num_classes = len(np.unique(y))
+    if not 2 <= num_classes < len(y):
+        raise DataError(
+            f"{len(y)} images of {num_classes} classes have no compactness; take images of two "
+            "classes or more, and more images than classes"
+        )
+    if not np.isfinite(features).all():
+        raise DataError("the features are not all finite; train the network again")
+    if np.ptp(features, axis=0).max() == 0:
+        raise DataError("the features of all images are the same; train the network again")
