@@ -16,6 +16,7 @@ from cicf.cli.bench import bench
 from cicf.cli.data import list_, verify
 from cicf.cli.data_cache import cache
 from cicf.cli.data_import import fetch, import_
+from cicf.cli.figure import figure
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
 from cicf.cli.preset import preset
@@ -57,6 +58,7 @@ data.command("import")(import_)
 data.command("fetch")(fetch)
 data.command("cache")(cache)
 app.add_typer(data, name="data")
+app.add_typer(figure, name="figure")
 
 
 def _version(is_asked: bool) -> bool:

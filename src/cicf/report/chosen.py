@@ -1,6 +1,8 @@
 """Which images a figure shows, and what they are called."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
 import torch
 from jaxtyping import Int
@@ -12,6 +14,8 @@ from cicf.data.domains import PARTS, DomainDataset
 from cicf.data.images import ImageFiles
 from cicf.experiment import LoadedRun
 
+Role = Literal["target", "source", "other"]
+"""What a domain was to a run: tested on, trained on, or neither."""
 _TEST = PARTS.index("test")
 
 
@@ -68,6 +72,37 @@ def check_agreement(runs: Mapping[str, LoadedRun], *, must_share_data: bool) -> 
                 f"{name} was trained on other images ({run.setup.fingerprint}) than {first} "
                 f"({one.setup.fingerprint}); name the images to show with --data"
             )
+        if must_share_data and tested(run) != tested(one):
+            raise DataError(
+                f"{name} is tested on {_joined(tested(run))} and {first} on {_joined(tested(one))};"
+                " compare runs with the same target"
+            )
+
+
+def tested(run: LoadedRun) -> tuple[str, ...]:
+    """Return the domains that a run has seen nothing of; none where it held out images instead."""
+    protocol = run.setup.protocol
+    return () if protocol.name == "hold-out" else protocol.tested
+
+
+def role_of(run: LoadedRun, domain: str) -> Role:
+    """Return what a domain of a run's own data was to it."""
+    if domain in tested(run):
+        return "target"
+    return "source" if domain in run.setup.sources else "other"
+
+
+def files_as_data(paths: Sequence[Path], classes: Sequence[str]) -> DomainDataset:
+    """Return image files as one domain; their folders name their classes, where they do."""
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"{path} is no file; name an image")
+    names = [path.resolve().parent.name for path in paths]
+    y = [classes.index(name) if name in classes else -1 for name in names]
+    domain = torch.zeros(len(paths), dtype=torch.int64)
+    return DomainDataset(
+        ImageFiles(tuple(paths)), torch.tensor(y), domain, tuple(classes), ("images",)
+    )
 
 
 def class_ids(run: LoadedRun, names: Sequence[str]) -> Int[Tensor, " n"]:
@@ -88,6 +123,10 @@ def _candidates(data: DomainDataset, domain: str) -> Int[Tensor, " m"]:
     if not len(here):
         raise DataError(f"domain {domain!r} has no images; name another")
     return here
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names) or "no domain"
 
 
 def _turns(labels: Sequence[int], classes: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -5,23 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
-from scipy.special import ndtri
 from sklearn.metrics import silhouette_score
 
 from cicf.core import DataError
 from cicf.core.streams import stream_seed
-from cicf.report.intervals import LEVEL
+from cicf.report.estimates import Estimate, bootstrapped
 
 RESAMPLED = 500
 """How often the images are drawn anew for an interval."""
-
-
-class Estimate(NamedTuple):
-    """Holds a value, and where its true value lies with 95 % confidence."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Compactness(NamedTuple):
@@ -54,12 +45,16 @@ def scatter_ratio(features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]) 
 def compactness(
     features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, seed: int = 0
 ) -> Compactness:
-    """Return both measures, with intervals over the choice of images."""
+    """Return both measures, with intervals over the choice of images.
+
+    They are of standard errors and not of percentiles, which would lie beside the value: an image
+    that is drawn twice makes its class look tighter than it is.
+    """
     _check(features, y)
     weights = _resampled(y, seed)
     values = silhouette(features, y), scatter_ratio(features, y)
     spread = _silhouettes(features, y, weights), _scatter_ratios(features, y, weights)
-    return Compactness(*(estimated(*each) for each in zip(values, spread, strict=True)))
+    return Compactness(*(bootstrapped(*each) for each in zip(values, spread, strict=True)))
 
 
 def compactness_difference(
@@ -81,17 +76,7 @@ def compactness_difference(
         _silhouettes(features, y, weights) - _silhouettes(than, y, weights),
         _scatter_ratios(features, y, weights) - _scatter_ratios(than, y, weights),
     )
-    return Compactness(*(estimated(*each) for each in zip(values, spread, strict=True)))
-
-
-def estimated(value: float, resampled: Float[np.ndarray, " b"]) -> Estimate:
-    """Return a value with its interval: 1.96 standard errors of the bootstrap to each side.
-
-    Not the percentiles, which would lie beside the value: an image that is drawn twice makes its
-    class look tighter than it is.
-    """
-    half = float(ndtri((1 + LEVEL) / 2) * resampled.std(ddof=1))
-    return Estimate(value, value - half, value + half)
+    return Compactness(*(bootstrapped(*each) for each in zip(values, spread, strict=True)))
 
 
 def _resampled(y: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, "b n"]:

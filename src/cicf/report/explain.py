@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from cicf.experiment import LoadedRun
-from cicf.report.gradcam import GridRow, grad_cam, overlay, save_grid
+from cicf.report.cams import look
+from cicf.report.chosen import class_ids
+from cicf.report.gradcam import GridRow, overlay, save_grid
 
 
 def explained(
@@ -39,22 +40,16 @@ def _column(
 ) -> list[tuple[UInt8[Tensor, "3 s s"], str]]:
     """Return the picture and the caption of each image."""
     classes = run.setup.classes
-    sure = run.probabilities(images)
-    shown = (
-        sure.argmax(dim=1) if class_ is None else torch.full((len(images),), classes.index(class_))
-    )
-    # As a name inside of the network, which the user knows, not of what holds it.
-    cams = [_cam(run, image, int(each), layer) for image, each in zip(images, shown, strict=True)]
-    pictures = [overlay(run.transform.centre(i), cam) for i, cam in zip(images, cams, strict=True)]
-    captions = [
-        f"{classes[int(each)]} ({100 * float(row[int(each)]):.0f} %)"
-        for row, each in zip(sure, shown, strict=True)
+    # One at a time: there are few, and the maps are those of each image alone.
+    found = [look(run, run.prepared([image]), _ids(run, class_), layer=layer) for image in images]
+    return [
+        (
+            overlay(run.transform.centre(image), cams[0]),
+            f"{classes[int(shown)]} ({100 * float(sure[0, int(shown)]):.0f} %)",
+        )
+        for image, (cams, sure, shown) in zip(images, found, strict=True)
     ]
-    return list(zip(pictures, captions, strict=True))
 
 
-def _cam(
-    run: LoadedRun, image: UInt8[Tensor, "3 _ _"], class_: int, layer: str | None
-) -> Float[Tensor, "s s"]:
-    prepared = run.prepared([image])
-    return grad_cam(run.model.network, prepared, torch.tensor([class_]), layer=layer)[0].cpu()
+def _ids(run: LoadedRun, class_: str | None) -> Int[Tensor, " 1"] | None:
+    return None if class_ is None else class_ids(run, [class_])

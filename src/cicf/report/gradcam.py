@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from captum.attr import LayerGradCam  # type: ignore[import-untyped]  # captum ships no types
 from jaxtyping import Float, Int, UInt8
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -105,6 +106,17 @@ def save_grid(path: Path, rows: Sequence[GridRow], columns: Sequence[str]) -> No
         figure.savefig(temporary, format=ending[1:], bbox_inches="tight", pad_inches=0.05)
 
 
+def show_picture(axis: Axes, picture: UInt8[Tensor, "3 h w"], caption: str) -> None:
+    """Draw a picture in a frame, with a caption below."""
+    # A large picture is drawn smaller than it is, and would lose whole lines of pixels.
+    filtering = "nearest" if max(picture.shape[1:]) <= _SMALL else "antialiased"
+    axis.imshow(picture.permute(1, 2, 0).cpu().numpy(), interpolation=filtering)
+    axis.grid(False)
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set(visible=True, linewidth=0.4, color="0.6")
+    axis.set_xlabel(caption, fontsize=7, labelpad=3, parse_math=False)
+
+
 def _outputs(network: nn.Module, image: Float[Tensor, "1 3 h w"]) -> dict[str, Shape]:
     """Return the shape that each module puts out, by name, in the order they are put out."""
     shapes: dict[str, Shape] = {}
@@ -196,12 +208,7 @@ def _drawn(rows: Sequence[GridRow], columns: Sequence[str]) -> Figure:
     axes = figure.subplots(len(rows), len(columns), squeeze=False, height_ratios=tall)
     for row, line in zip(rows, axes, strict=True):
         for axis, picture, caption in zip(line, row.pictures, row.captions, strict=True):
-            # A large picture is drawn smaller than it is, and would lose whole lines of pixels.
-            filtering = "nearest" if max(picture.shape[1:]) <= _SMALL else "antialiased"
-            axis.imshow(picture.permute(1, 2, 0).cpu().numpy(), interpolation=filtering)
-            axis.set(xticks=[], yticks=[])
-            axis.spines[:].set(linewidth=0.4, color="0.6")
-            axis.set_xlabel(_wrapped(caption), fontsize=7, labelpad=3, parse_math=False)
+            show_picture(axis, picture, _wrapped(caption))
         line[0].set_ylabel(
             _wrapped(row.title), rotation=0, ha="right", va="center", fontsize=8, parse_math=False
         )

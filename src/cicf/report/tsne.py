@@ -36,7 +36,18 @@ def embedded(
     run: LoadedRun, data: DomainDataset, indices: Sequence[int], *, seed: int = 0
 ) -> Embedding:
     """Return where the images lie by t-SNE, and how compact their classes are as features."""
-    features, y = features_of(run, data, indices), labels_of(data, indices)
+    return embedding_of(features_of(run, data, indices), data, indices, seed=seed)
+
+
+def embedding_of(
+    features: Float[np.ndarray, "n d"],
+    data: DomainDataset,
+    indices: Sequence[int],
+    *,
+    seed: int = 0,
+) -> Embedding:
+    """Return the same for features that are known already."""
+    y = labels_of(data, indices)
     return Embedding(
         plane(features, seed=seed),
         class_names(data, indices),
