@@ -50,10 +50,10 @@ def shares(estimate: "Estimate", *, sign: str = "") -> str:
     """Return an estimate in percent, with its interval."""
     if estimate.value is None:
         return "–"
-    value = f"{100 * estimate.value:{sign}z.1f}"
+    value = f"{100 * estimate.value:{sign}.1f}"
     if estimate.low is None or estimate.high is None:
         return value
-    return f"{value} [{100 * estimate.low:{sign}z.1f}, {100 * estimate.high:{sign}z.1f}]"
+    return f"{value} [{100 * estimate.low:{sign}.1f}, {100 * estimate.high:{sign}.1f}]"
 
 
 def _print_tables(scene: "Scene", found: "Focused") -> None:

@@ -105,7 +105,7 @@ def _print_tables(scores: "Sequence[Compact]", differences: "Sequence[Compact]")
 
 def _texts(each: "Compact", *, sign: str = "") -> tuple[str, str]:
     silhouette, ratio = each.measures
-    return _text(silhouette, f"{sign}z.3f"), _text(ratio, f"{sign}z.2f")
+    return _text(silhouette, f"{sign}.4f"), _text(ratio, f"{sign}.2f")
 
 
 def _text(estimate: "Estimate", form: str) -> str:

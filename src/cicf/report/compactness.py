@@ -15,6 +15,13 @@ RESAMPLED = 500
 """How often the images are drawn anew for an interval."""
 
 
+class Resampled(NamedTuple):
+    """Holds silhouette and scatter ratio of a network, and both for every sample of images."""
+
+    values: Float[np.ndarray, " 2"]
+    samples: Float[np.ndarray, "2 b"]
+
+
 class Compactness(NamedTuple):
     """Holds the two measures of one network on the same images."""
 
@@ -42,44 +49,35 @@ def scatter_ratio(features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]) 
     return float(_scatter_ratios(features, y, np.ones((1, len(y))))[0])
 
 
-def compactness(
+def resampled(
     features: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, seed: int = 0
-) -> Compactness:
-    """Return both measures, with intervals over the choice of images.
+) -> Resampled:
+    """Return both measures on the images, and on samples of them, which depend on y and seed."""
+    _check(features, y)
+    weights = _samples(y, seed)
+    return Resampled(
+        np.array([silhouette(features, y), scatter_ratio(features, y)]),
+        np.stack([_silhouettes(features, y, weights), _scatter_ratios(features, y, weights)]),
+    )
 
-    They are of standard errors and not of percentiles, which would lie beside the value: an image
-    that is drawn twice makes its class look tighter than it is.
+
+def compactness(found: Resampled, *, than: Resampled | None = None) -> Compactness:
+    """Return both measures with intervals, or by how much they exceed those of another network.
+
+    The other has to have seen the same images, with the same seed. The intervals are of standard
+    errors and not of percentiles, which would lie beside the value: an image that is drawn twice
+    makes its class look tighter than it is.
     """
-    _check(features, y)
-    weights = _resampled(y, seed)
-    values = silhouette(features, y), scatter_ratio(features, y)
-    spread = _silhouettes(features, y, weights), _scatter_ratios(features, y, weights)
-    return Compactness(*(bootstrapped(*each) for each in zip(values, spread, strict=True)))
-
-
-def compactness_difference(
-    features: Float[np.ndarray, "n d"],
-    than: Float[np.ndarray, "n e"],
-    y: Int[np.ndarray, " n"],
-    *,
-    seed: int = 0,
-) -> Compactness:
-    """Return by how much the measures of one network exceed another's on the same images."""
-    _check(features, y)
-    _check(than, y)
-    weights = _resampled(y, seed)
-    values = (
-        silhouette(features, y) - silhouette(than, y),
-        scatter_ratio(features, y) - scatter_ratio(than, y),
+    values, samples = found
+    if than is not None:
+        values, samples = values - than.values, samples - than.samples
+    silhouettes, ratios = (
+        bootstrapped(float(value), sample) for value, sample in zip(values, samples, strict=True)
     )
-    spread = (
-        _silhouettes(features, y, weights) - _silhouettes(than, y, weights),
-        _scatter_ratios(features, y, weights) - _scatter_ratios(than, y, weights),
-    )
-    return Compactness(*(bootstrapped(*each) for each in zip(values, spread, strict=True)))
+    return Compactness(silhouettes, ratios)
 
 
-def _resampled(y: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, "b n"]:
+def _samples(y: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, "b n"]:
     """Return how often each image is in each of the samples, which are drawn within classes."""
     stream = np.random.default_rng(stream_seed(seed, "compactness"))
     weights = np.empty((RESAMPLED, len(y)))

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from cicf.data.domains import DomainDataset
 from cicf.report.chosen import Role, domain_names
-from cicf.report.compactness import Compactness, compactness, compactness_difference
+from cicf.report.compactness import Compactness, compactness, resampled
 from cicf.report.tsne import labels_of
 
 _NAMES: dict[Role, str] = {"source": "sources", "target": "target", "other": "all shown"}
@@ -39,24 +39,18 @@ def compact(
     The features are those of the images at these places; `roles` are given by domain.
     """
     y, domains = labels_of(data, indices), domain_names(data, indices)
-    (first, base), *others = features.items()
+    first = next(iter(features))
     scores, differences = [], []
     for role in dict.fromkeys(roles.values()):
         named = tuple(name for name in roles if roles[name] == role)
         here = np.flatnonzero([name in named for name in domains])
         what = _NAMES[role], named, len(here)
-        scores += [
-            Compact(name, None, *what, compactness(each[here], y[here], seed=seed))
-            for name, each in features.items()
-        ]
+        found = {name: resampled(each[here], y[here], seed=seed) for name, each in features.items()}
+        scores += [Compact(name, None, *what, compactness(each)) for name, each in found.items()]
         differences += [
-            Compact(
-                name,
-                first,
-                *what,
-                compactness_difference(each[here], base[here], y[here], seed=seed),
-            )
-            for name, each in others
+            Compact(name, first, *what, compactness(each, than=found[first]))
+            for name, each in found.items()
+            if name != first
         ]
     return scores, differences
 

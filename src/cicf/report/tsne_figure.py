@@ -20,8 +20,8 @@ _PANEL, _ACROSS = 3.1, 3
 _IN_LEGEND = 20
 """Classes that a legend holds; of more, some are named where they lie."""
 _HUES, _SHADES = 13, (0.42, 0.6, 0.3, 0.72, 0.5)
-_APART = 0.13
-"""How far apart names of classes are, as a share of the panel's side."""
+_LETTER = (0.019, 0.04)
+"""Width and height of a letter of a class's name, as shares of the panel's side."""
 
 
 def save_tsne(
@@ -76,14 +76,16 @@ def named_places(
 
     The most numerous come first.
     """
-    own = np.array(classes)
-    least = _APART * float(np.ptp(points, axis=0).max())
+    own, side = np.array(classes), float(np.ptp(points, axis=0).max())
+    wide, high = _LETTER[0] * side, _LETTER[1] * side
     counts = {name: classes.count(name) for name in dict.fromkeys(classes)}
     found: dict[str, tuple[float, float]] = {}
     for name in sorted(counts, key=lambda each: (-counts[each], each)):
         x, y = np.median(points[own == name], axis=0).tolist()
-        # Names are wider than they are high.
-        if all(np.hypot(0.5 * (x - a), y - b) > least / 2 for a, b in found.values()):
+        if all(
+            abs(x - a) > wide * (len(name) + len(other)) / 2 or abs(y - b) > high
+            for other, (a, b) in found.items()
+        ):
             found[name] = x, y
     return found
 
@@ -130,6 +132,7 @@ def _draw_panel(
             linewidths=0,
         )
     axis.grid(False)
+    axis.margins(0.1)
     # The axes of t-SNE mean nothing; neither do its distances from one cluster to another.
     axis.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
     axis.spines[:].set(visible=True, linewidth=0.4, color="0.6")
@@ -151,6 +154,8 @@ def _add_legend(figure: Figure, colours: Mapping[str, str], markers: Mapping[str
     if len(colours) <= _IN_LEGEND:
         entries += [_heading(""), _heading("class")]
         entries += [_entry(name, "o", colour) for name, colour in colours.items()]
+    else:
+        entries += [_heading(""), _heading(f"{len(colours)} classes,\nsome are named")]
     figure.legend(
         handles=entries, loc="outside right upper", fontsize=7, handletextpad=0.2, borderpad=0
     )
