@@ -127,7 +127,7 @@ def _head(run: str, score: Focus | None) -> str:
 
 def _footer(found: Focused, class_: str) -> str:
     which = f"{class_} class" if class_ in ("true", "predicted") else f"class {class_}"
-    sentence = f"Colour: Grad-CAM for the {which}, each map up to its own peak."
+    sentence = f"Colour: Grad-CAM for the {which}, each up to its own peak; none: a zero map."
     if not found.focus:
         return sentence
     images = sorted({each.images for each in found.focus})
