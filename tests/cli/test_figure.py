@@ -169,6 +169,7 @@ def folder_of(path: Path) -> str:
     [
         ("gradcam", (Path("a"), Path("cow")), "erm (cow) knows other classes than erm (a)"),
         ("tsne", (Path("a"), Path("other")), "is tested on photo and erm (a) on sketch"),
+        ("tsne", (Path("a"), Path("a")), "a is named twice; name every run once"),
         ("tsne", (Path("a"), "--labels", "x,y"), "are 2 names for 1 runs; give every run"),
         ("tsne", (Path("a"), Path("b"), "--labels", "x,x"), "are 1 names for 2 runs"),
         ("tsne", (Path("a"), "--labels", ","), "names nothing; separate names by commas"),

@@ -49,12 +49,14 @@ def open_runs(
     """Return the runs by what they are called, the names in the order of the folders."""
     from cicf.experiment import open_run
 
+    for place, path in enumerate(paths):
+        if path.resolve() in [other.resolve() for other in paths[:place]]:
+            raise ConfigError(f"{path} is named twice; name every run once")
     opened = [open_run(path, at=checkpoint, device=device) for path in paths]
-    names = (
-        _methods(paths, [run.config.method.name for run in opened])
-        if labels is None
-        else words(labels, "--labels")
-    )
+    if labels is None:
+        names = _methods(paths, [run.config.method.name for run in opened])
+    else:
+        names = words(labels, "--labels")
     if len(set(names)) != len(paths):
         raise ConfigError(
             f"--labels {labels!r} are {len(set(names))} names for {len(paths)} runs; give every "
@@ -121,7 +123,11 @@ def counted(
 
 def _methods(paths: Sequence[Path], methods: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the methods, with the folder where a method is there twice."""
+    places = [path.resolve() for path in paths]
+    names = [place.name for place in places]
     return tuple(
-        name if methods.count(name) == 1 else f"{name} ({path.resolve().name})"
-        for path, name in zip(paths, methods, strict=True)
+        method
+        if methods.count(method) == 1
+        else f"{method} ({place.name if names.count(place.name) == 1 else place})"
+        for method, place in zip(methods, places, strict=True)
     )
