@@ -1,5 +1,7 @@
 """Features are what enters the last layer; the plane is the same each time; groups stay apart."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from sklearn.metrics import silhouette_score
 from tests.support.scenes import CLASSES, loaded_run, masked_images
 
 from cicf import DataError
+from cicf.report import tsne_figure
 from cicf.report.chosen import Role
 from cicf.report.grouped import compact, heads_of
 from cicf.report.tsne import embedded, features_of, labels_of, plane
@@ -93,11 +96,19 @@ def test_no_two_classes_have_one_colour(count: int) -> None:
 def test_names_of_classes_do_not_overlap(seed: int) -> None:
     stream = np.random.default_rng(seed)
     classes = [f"class number {k}" for k in stream.integers(40, size=200)]
-    places = named_places(stream.normal(size=(200, 2)), classes)
-    assert places
-    corners = np.array([*places.values()])
-    apart = np.abs(corners[:, None] - corners[None]) + 1e9 * np.eye(len(corners))[..., None]
-    assert (apart.max(axis=2) > 0).all()
+    points = stream.normal(size=(200, 2))
+    places = named_places(points, classes)
+    side = np.ptp(points, axis=0).max()
+    wide, high = tsne_figure._LETTER
+    boxes = [
+        (x - wide * side * len(name) / 2, x + wide * side * len(name) / 2, y, y + high * side)
+        for name, (x, y) in places.items()
+    ]
+    assert len(boxes) > 1
+    for one, other in combinations(boxes, 2):
+        across = min(one[1], other[1]) - max(one[0], other[0])
+        along = min(one[3], other[3]) - max(one[2], other[2])
+        assert min(across, along) <= 1e-9
 
 
 def test_most_numerous_class_is_named() -> None:

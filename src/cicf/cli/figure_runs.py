@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cicf.experiment import LoadedRun
 
 Runs = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, a column for each.")
+    list[Path], typer.Argument(metavar="RUN", help="Folders of runs, a column for each.")
 ]
 Data = Annotated[
     str | None, typer.Option(help="Images to show instead of those that the runs are about.")
