@@ -53,6 +53,11 @@ class Method(nn.Module, ABC):
         """Go on as an earlier part of the run did."""
         del pace
 
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Return the time of all steps so far by what they consist of; empty if not measured."""
+        return {}
+
     def theta_dagger(self, batches: Iterable[Samples]) -> StateDict | None:
         """Return the model's state at θ†, g† taken over these batches; None if there is no θ†."""
         del batches
@@ -158,6 +163,11 @@ class VirtualStepMethod(Method, ABC):
     def keep_pace(self, pace: Pace) -> None:
         """Go on as an earlier part of the run did, so that the last bits are the same."""
         self._step.pace = pace
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Return the time of all steps so far by pass."""
+        return self._step.seconds
 
     def theta_dagger(self, batches: Iterable[Samples]) -> StateDict | None:
         """Return the model's state at θ† = θ − α g†, g† over all these batches (Eq. 9)."""

@@ -164,3 +164,20 @@ def test_saved_bytes_leave_constants_out() -> None:
     constants = {weight.untyped_storage().data_ptr()}
     assert saved_bytes(lambda: x @ weight.t(), constants) == x.nbytes
     assert saved_bytes(lambda: x @ weight.t(), set()) == x.nbytes + weight.nbytes
+
+
+def test_the_time_of_each_pass_is_told() -> None:
+    step = Intervention(network(), alpha=0.1)
+    assert step.seconds == {}
+    step.backward(batch(4), batch(2))
+    once = step.seconds
+    assert set(once) == {"pass 1", "loss at θ", "pass 2", "pass 3"}
+    assert all(value > 0 for value in once.values())
+    step.backward(batch(4), batch(2))
+    assert all(step.seconds[name] > once[name] for name in once)
+
+
+def test_order_1_has_no_pass_3() -> None:
+    step = Intervention(network(), alpha=0.1, order=1, measures_before=False)
+    step.backward(batch(4), batch(2))
+    assert set(step.seconds) == {"pass 1", "pass 2"}

@@ -50,12 +50,12 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + kept
+    if device.type != "cpu":
+        return _physical() // 2
     try:
         lines = (_PROC / "meminfo").read_text().splitlines()
         (found,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError):
-        return _physical() // 2
-    if device.type != "cpu":
         return _physical() // 2
     return min(int(found) << 10, *_rooms())
 

@@ -24,14 +24,22 @@ class RandomSource:
     ) -> None:
         self._devices = sorted({d for d in devices if d.type not in ("cpu", "meta")}, key=str)
         self._generators = tuple(generators)
+        self._last: RandomState | None = None
 
     def capture(self) -> RandomState:
-        """Return the present state."""
-        return RandomState(
+        """Return the present state; the same object as before, if nothing was drawn since.
+
+        A state is small, but one for each piece of a batch lies between the large blocks of memory
+        that the pieces free, and keeps them from being used again.
+        """
+        state = RandomState(
             torch.get_rng_state(),
             tuple(_device_state(device) for device in self._devices),
             tuple(generator.get_state() for generator in self._generators),
         )
+        if self._last is None or not _are_equal(state, self._last):
+            self._last = state
+        return self._last
 
     def restore(self, state: RandomState) -> None:
         """Go back to a state, so that the same draws come again."""
@@ -49,6 +57,11 @@ class RandomSource:
             yield
         finally:
             self.restore(state)
+
+
+def _are_equal(a: RandomState, b: RandomState) -> bool:
+    pairs = zip((a.cpu, *a.devices, *a.generators), (b.cpu, *b.devices, *b.generators), strict=True)
+    return all(torch.equal(one, other) for one, other in pairs)
 
 
 def _device_state(device: torch.device) -> Tensor:

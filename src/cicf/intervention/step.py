@@ -95,6 +95,7 @@ class Intervention:
         self._measures_before = measures_before
         self._inspects = order == 2
         self._generators, self._group = tuple(generators), group
+        self._seconds: dict[str, float] = {}
 
     @property
     def alpha(self) -> float:
@@ -117,6 +118,12 @@ class Intervention:
     @pace.setter
     def pace(self, value: Pace) -> None:
         self._pacing.pace = value
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The time of all steps so far by pass; empty on devices, which do not wait for a pass."""
+        is_waited_for = all(p.device.type == "cpu" for p in self._objective.parameters())
+        return dict(self._seconds) if is_waited_for else {}
 
     def backward(
         self,
@@ -261,6 +268,7 @@ class Intervention:
             ranks,
             pace.keeps_graphs,
             check_graph if self._inspects else None,
+            self._seconds,
         )
 
     def _sides(self, pace: Pace) -> Sides:

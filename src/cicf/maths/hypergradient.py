@@ -59,17 +59,22 @@ def hypergradient(
     """
     start = setting.random.capture()
     has_curvature = order == 2 and alpha != 0
-    step = VirtualStep(inner, theta, phi, setting=setting, has_curvature=has_curvature)
+    with setting.timed("pass 1"):
+        step = VirtualStep(inner, theta, phi, setting=setting, has_curvature=has_curvature)
     alpha = bounded_alpha(alpha, step.g, theta, max_step_ratio=max_step_ratio)
     if alpha == 0:
         setting.random.restore(start)
     loss_before = step.loss.new_full((), torch.nan)
     if before is not None:
-        with setting.random.unchanged():
+        with setting.random.unchanged(), setting.timed("loss at θ"):
             loss_before = mean_loss(before, theta, phi, setting=setting)
-    after = gradient(outer, moved(theta, step.g, alpha), phi, setting=setting)
+    with setting.timed("pass 2"):
+        after = gradient(outer, moved(theta, step.g, alpha), phi, setting=setting)
     v = after.gradients[: len(theta)]
-    c: Gradients = step.curvature(v) if has_curvature else [None] * len(after.gradients)
+    c: Gradients = [None] * len(after.gradients)
+    if has_curvature:
+        with setting.timed("pass 3"):
+            c = step.curvature(v)
     result = [_minus(a, b, alpha) for a, b in zip(after.gradients, c, strict=True)]
     return Hypergradient(
         theta=result[: len(theta)],

@@ -1,7 +1,9 @@
 """A batch's mean loss and its gradient as sums of shares: over pieces, then over ranks."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -63,13 +65,22 @@ class Side:
 class Setting:
     """Is what the passes share: the randomness, the ranks, whether pass 1 keeps its graphs.
 
-    `inspect` is shown the graph of g† before it is differentiated.
+    `inspect` is shown the graph of g† before it is differentiated. To `seconds` each pass adds the
+    time that it took.
     """
 
     random: RandomSource
     ranks: Ranks
     keeps_graphs: bool
     inspect: Callable[[Gradients], None] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the time of what is done meanwhile, under a name."""
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
 def derive(

@@ -114,8 +114,8 @@ def _max_pool2d(
     if not _are_plain(input) or input.ndim != 4 or return_indices or not input.requires_grad:
         return None
     size = _two(kernel_size)
-    is_default = stride is None or (isinstance(stride, Sequence) and len(stride) == 0)
-    moves = size if stride is None or is_default else _two(stride)
+    # torch takes an empty stride for none.
+    moves = size if stride is None or stride == () or stride == [] else _two(stride)
     window = Window(size, moves, _two(padding), _two(dilation), ceil_mode)
     before, *versions = getattr(input, "_rectified_from", (None, 0, 0))
     if before is not None and versions == [before._version, input._version]:
