@@ -20,6 +20,7 @@ from cicf.cli.figure import figure
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
 from cicf.cli.preset import preset
+from cicf.cli.sampling import sampling
 from cicf.cli.table import table
 from cicf.cli.train import train
 from cicf.core.errors import CicfError
@@ -44,6 +45,7 @@ app.command("explain")(explain)
 app.command("export")(export)
 app.command("bench")(bench)
 app.command("table")(table)
+app.command("sampling")(sampling)
 app.command("preset")(preset)
 app.command("methods")(methods)
 app.command("options")(options)
