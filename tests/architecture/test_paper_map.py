@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
     for line in (ROOT / "docs" / "paper-map.md").read_text().splitlines()
-    if re.match(r"\| (\d+|Alg\.|E|N_k|Criterion)[ ,]", line)
+    if re.match(r"\| (\d+|Alg\.|E|N_k|Cosines|Criterion)[ ,]", line)
 ]
 
 

@@ -52,7 +52,7 @@ class Cell(NamedTuple):
     m: int
     series: Mapping[Sampler, Series]
     against: Mapping[Sampler, Interval]
-    """Mean square of `clustered` less that of the others, in per cent of theirs; paired draws."""
+    """Mean square of `clustered` less that of the others, in per cent of theirs."""
 
 
 def measured_errors(
@@ -88,12 +88,16 @@ def squared_deviations(
 
 
 def relative_difference(ours: Float[Tensor, " d"], others: Float[Tensor, " d"]) -> Interval:
-    """Return the mean of ours less others, draw by draw, in per cent of the others' mean."""
+    """Return how much smaller or larger our mean is than the others', in per cent of theirs.
+
+    The interval is that of a ratio of means over paired draws, to first order.
+    """
     scale = float(others.mean())
-    differences = ours - others
-    if scale > 0:
-        differences = 100 / scale * differences
-    return paired_interval(differences.tolist())
+    if scale <= 0:
+        return paired_interval((ours - others).tolist())
+    ratio = float(ours.mean()) / scale
+    values = (ours - ratio * others) / scale + (ratio - 1)
+    return paired_interval((100 * values).tolist())
 
 
 def verdict(difference: Interval) -> Verdict:

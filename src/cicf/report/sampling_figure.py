@@ -42,17 +42,11 @@ def save_sampling(answer: Answer, output: Path, *, command: str) -> tuple[Path, 
         middle.set(title=f"M = {answer.m}", xlabel="clusters per class K", ylabel="")
         middle.set_ylim(bottom=0)
         _draw_cosines(right, answer)
-        figure.legend(
-            handles=_keys(),
-            loc="outside lower center",
-            ncols=6,
-            handlelength=2.2,
-            columnspacing=1.2,
-        )
+        figure.legend(handles=_keys(), loc="outside lower center", ncols=3, handlelength=2.6)
         return save_figure(figure, output, head=HEAD, rows=_rows(answer), command=command)
 
 
-def _draw_errors(axes: Axes, cells: Sequence[Cell], places: Sequence[float]) -> None:
+def _draw_errors(axes: Axes, cells: Sequence[Cell], places: Sequence[int]) -> None:
     for number, kind in enumerate(SAMPLERS):
         series = [cell.series[kind] for cell in cells]
         colour = COLOURS[number]
