@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from tests.support.runs import OPTIONS, folder_of_images, run_cli, train
 
-from cicf.cli.sampling import FAST
+from cicf.report.sampling import FAST
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,7 @@ def quick(images: Path) -> tuple[object, ...]:
     return ("sampling", images, "--target", "sketch", *OPTIONS, "--fast", "--m", "8,20")
 
 
+@pytest.mark.slow
 def test_prints_tables_and_what_can_be_said(images: Path, tmp_path: Path) -> None:
     ended = run_cli(*quick(images), "-o", tmp_path / "figure")
     assert ended.code == 0, ended.err
@@ -35,6 +36,14 @@ def test_prints_tables_and_what_can_be_said(images: Path, tmp_path: Path) -> Non
     assert {file.suffix for file in tmp_path.iterdir()} == {".pdf", ".svg", ".png", ".csv"}
 
 
+def test_few_images_are_enough_for_batches_that_fit(tmp_path: Path) -> None:
+    images = folder_of_images(tmp_path / "images", ("art", "photo"), ("cat", "dog"), 4)
+    ended = run_cli("sampling", images, "--target", "photo", *OPTIONS, "--fast", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["m"] == 3
+
+
+@pytest.mark.slow
 def test_json_has_everything_and_nothing_else_is_printed(images: Path) -> None:
     ended = run_cli(*quick(images), "--json", "--images", 24, "--k", "1,2", "--seed", 1)
     assert ended.code == 0, ended.err
@@ -59,6 +68,7 @@ def test_json_has_everything_and_nothing_else_is_printed(images: Path) -> None:
     assert found["files"] == []
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(images: Path) -> None:
     first, again, other = (
         run_cli(*quick(images), "--json", "--images", 24, "--seed", seed) for seed in (0, 0, 1)
@@ -67,6 +77,7 @@ def test_the_same_seed_gives_the_same_numbers(images: Path) -> None:
     assert first.out != other.out
 
 
+@pytest.mark.slow
 def test_the_target_is_not_decoded(tmp_path: Path) -> None:
     images = folder_of_images(tmp_path / "images", ("art", "photo", "sketch"), ("cat", "dog"), 8)
     for file in (images / "sketch").rglob("*.png"):
@@ -79,6 +90,7 @@ def test_the_target_is_not_decoded(tmp_path: Path) -> None:
     assert refused.code == 2
 
 
+@pytest.mark.slow
 def test_features_of_the_network_make_other_clusters(images: Path) -> None:
     pixels, network = (
         json.loads(run_cli(*quick(images), "--json", "--features", kind).out)
@@ -89,6 +101,7 @@ def test_features_of_the_network_make_other_clusters(images: Path) -> None:
     assert pixels["cosines"] != network["cosines"]
 
 
+@pytest.mark.slow
 def test_a_trained_network_is_looked_at_on_its_own_images(images: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert train(images, run, "--target", "sketch", "--method", "erm").code == 0
@@ -132,10 +145,11 @@ def test_mistakes_are_told_in_a_sentence(images: Path, words: tuple[str, ...], s
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_the_demo_is_fast() -> None:
     ended = run_cli("sampling", "demo", "--target", "blended", "--fast", "--json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
-    assert found["images"] == FAST["images"]
+    assert found["images"] == FAST.images
     below = found["errors"][1]["clustered_against"]["random"]
     assert below["verdict"] == "below"

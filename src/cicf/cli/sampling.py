@@ -1,7 +1,6 @@
 """`cicf sampling`: the paper's analysis of clustering-then-sampling, on any data."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from cicf.config import RunConfig
     from cicf.experiment import LoadedRun
     from cicf.report.sampling import Answer, Event, Question
-
-FAST = {"images": 60, "draws": 40, "resamples": 100, "sizes": (8, 30), "clusters": (1, 3)}
 
 
 def sampling(
@@ -75,7 +72,7 @@ def sampling(
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="60 images and few draws: a look, within seconds.")
+        bool, typer.Option("--fast", help="64 images and few draws: a look, within seconds.")
     ] = False,
     output: Annotated[
         Path | None,
@@ -131,19 +128,17 @@ def _question(
     is_fast: bool,
 ) -> "Question":
     """Return what is asked: what was given, then what is fast, then the defaults."""
-    from cicf.report.sampling import Question
+    from cicf.report.sampling import FAST, Question
 
-    question = replace(Question(), **FAST) if is_fast else Question()  # type: ignore[arg-type]
-    if is_fast and m is None and images is not None:
-        question = replace(question, sizes=None)
-    given = {
-        "sizes": None if m is None else _numbers(m, "--m"),
-        "clusters": None if k is None else _numbers(k, "--k"),
-        "draws": draws,
-        "images": images,
-        "seed": seed,
-    }
-    return replace(question, **{name: each for name, each in given.items() if each is not None})  # type: ignore[arg-type]
+    base = FAST if is_fast else Question()
+    return Question(
+        sizes=None if m is None else _numbers(m, "--m"),
+        clusters=base.clusters if k is None else _numbers(k, "--k"),
+        draws=draws or base.draws,
+        images=images or base.images,
+        resamples=base.resamples,
+        seed=seed or 0,
+    )
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -53,6 +53,9 @@ class Question:
     """What the draws follow from, and which images are taken."""
 
 
+FAST = Question(clusters=(1, 3), draws=40, images=64, resamples=100)
+
+
 class Answer(NamedTuple):
     """Holds what was measured."""
 

@@ -27,6 +27,8 @@ from cicf.report.sampling_gap import (
 )
 from cicf.results.table import Interval
 
+ROUNDING = 1e-12
+"""The share of σ² below which a squared deviation is none but of rounding."""
 Verdict = Literal["below", "above", "not told apart"]
 
 
@@ -84,7 +86,8 @@ def squared_deviations(
 ) -> Float[Tensor, " d"]:
     """Return ‖ĝ − g†‖² of every batch (Eq. 13 or 17 against Eq. 12)."""
     whole = global_scope_gradient(g)
-    return torch.stack([(batch_gradient(g, each) - whole).square().sum() for each in batches])
+    found = torch.stack([(batch_gradient(g, each) - whole).square().sum() for each in batches])
+    return torch.where(found > ROUNDING * variance(g), found, torch.zeros_like(found))
 
 
 def relative_difference(ours: Float[Tensor, " d"], others: Float[Tensor, " d"]) -> Interval:

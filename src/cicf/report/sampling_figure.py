@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -18,6 +19,7 @@ HEAD = ("part", "K", "clusters", "M", "of", "equation", "predicted", "observed",
 def save_sampling(answer: Answer, output: Path, *, command: str) -> tuple[Path, ...]:
     """Write the figure and its data, and return the files."""
     with styled(7.2, 3.1) as figure:
+        figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08))
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.15, 1.15, 0.8))
         by_m = [each for each in answer.cells if each.k == answer.k]
         _draw_errors(left, by_m, [each.m for each in by_m])
