@@ -132,18 +132,32 @@ def test_of_random_clusters_a_difference_is_seen_as_rarely_as_intervals_err() ->
     for seed in range(20):
         g, strata = made(class_part=0.0, cluster_part=0.0, is_shuffled=True, seed=seed)
         cell = measured_errors(g, strata, k=K, m=24, draws=40, seed=seed)
-        seen += sum(verdict(each) != "not told apart" for each in cell.against.values())
-    # Of 40 intervals 2 are expected; more than 7 in one of a thousand times.
+        seen += sum(verdict(cell, kind) != "not told apart" for kind in cell.against)
+    # Of 40 intervals 2 leave 0 out on average; more than 7 in one of a thousand times.
     assert seen <= 7
+
+
+def test_chance_is_not_credited_where_both_kinds_are_drawn_alike() -> None:
+    case = made(class_part=1.0, cluster_part=1.0)
+    cell = measured_errors(case.g, case.strata.by_class, k=1, m=48, draws=20, seed=0)
+    lucky = relative_difference(torch.linspace(1, 2, 50), torch.linspace(2, 3, 50))
+    assert lucky.high is not None
+    assert lucky.high < 0
+    cell = cell._replace(against={"random": lucky, "class-weighted": lucky})
+    assert verdict(cell, "random") == "below"
+    assert verdict(cell, "class-weighted") == "not told apart"
 
 
 def test_a_larger_error_and_a_smaller_cosine_are_said_plainly(informative: Answer) -> None:
     worse = relative_difference(torch.linspace(2, 3, 50), torch.linspace(1, 2, 50))
-    cell = informative.head._replace(against={"random": worse, "class-weighted": worse})
+    series = dict(informative.head.series)
+    series["clustered"] = series["clustered"]._replace(predicted=10.0)
+    against = {"random": worse, "class-weighted": worse}
+    cell = informative.head._replace(against=against, series=series)
     lower = informative.cosines.within._replace(mean=-0.2, low=-0.3, high=-0.1)
     cosines = informative.cosines._replace(beyond_same_class=lower, left_out=2)
     text = " ".join(sentences(informative._replace(cells=(cell,), cosines=cosines)))
-    assert verdict(worse) == "above"
+    assert verdict(cell, "random") == "above"
     assert "lies ABOVE that of random batches" in text
     assert "They point LESS the same way within clusters" in text
     assert "2 of 240 images have no gradient at all" in text
@@ -173,8 +187,10 @@ def test_difference_is_that_of_two_means_with_the_spread_of_their_ratio() -> Non
     assert found.high - found.low == pytest.approx(2 * 1.96 * 1.0 / 4000**0.5, rel=0.1)
 
 
-def test_without_an_interval_nothing_is_told_apart() -> None:
-    assert verdict(relative_difference(torch.zeros(1), torch.ones(1))) == "not told apart"
+def test_without_an_interval_nothing_is_told_apart(informative: Answer) -> None:
+    one = relative_difference(torch.zeros(1), torch.ones(1))
+    cell = informative.head._replace(against={"random": one})
+    assert verdict(cell, "random") == "not told apart"
 
 
 def test_a_batch_of_all_images_has_no_error() -> None:
@@ -183,7 +199,7 @@ def test_a_batch_of_all_images_has_no_error() -> None:
     for each in cell.series.values():
         assert each.observed == 0
         assert each.predicted == pytest.approx(0, abs=1e-6)
-    assert {verdict(each) for each in cell.against.values()} == {"not told apart"}
+    assert {verdict(cell, kind) for kind in cell.against} == {"not told apart"}
 
 
 def test_random_batches_of_half_the_images_are_independent_of_each_other() -> None:

@@ -29,6 +29,8 @@ from cicf.results.table import Interval
 
 ROUNDING = 1e-12
 """The share of σ² below which a squared deviation is none but of rounding."""
+ALIKE, TINY = 1e-6, 1e-300
+"""How near to 1 the ratio of two predictions is when they are the same but for rounding."""
 Verdict = Literal["below", "above", "not told apart"]
 
 
@@ -103,13 +105,19 @@ def relative_difference(ours: Float[Tensor, " d"], others: Float[Tensor, " d"]) 
     return paired_interval((100 * values).tolist())
 
 
-def verdict(difference: Interval) -> Verdict:
-    """Return what a difference allows to say: nothing, unless its interval leaves zero out."""
-    if difference.low is None or difference.high is None:
-        return "not told apart"
-    if difference.high < 0:
+def verdict(cell: Cell, kind: Sampler) -> Verdict:
+    """Return how the error of clustering compares to that of other batches, if that can be said.
+
+    The interval has to leave zero out, and the prediction, which knows no chance, to agree: with
+    K = 1 both are drawn alike, and what is observed is chance.
+    """
+    difference = cell.against[kind]
+    ratio = cell.series["clustered"].predicted / max(cell.series[kind].predicted, TINY)
+    if difference.high is not None and difference.high < 0 and ratio < 1 - ALIKE:
         return "below"
-    return "above" if difference.low > 0 else "not told apart"
+    if difference.low is not None and difference.low > 0 and ratio > 1 + ALIKE:
+        return "above"
+    return "not told apart"
 
 
 def _by_equations(

@@ -59,7 +59,7 @@ def difference_table(answer: Answer) -> Table:
             f"{cell.k} ({cell.clusters})",
             str(cell.m),
             *(
-                f"{_percent(cell.against[kind])} {VERDICTS[verdict(cell.against[kind])]}"
+                f"{_percent(cell.against[kind])} {VERDICTS[verdict(cell, kind)]}"
                 for kind in AGAINST
             ),
         )
@@ -113,7 +113,7 @@ def plain_values(answer: Answer) -> dict[str, object]:
                 "m": cell.m,
                 "batches": [each._asdict() for each in cell.series.values()],
                 "clustered_against": {
-                    kind: {**each.model_dump(), "verdict": verdict(each)}
+                    kind: {**each.model_dump(), "verdict": verdict(cell, kind)}
                     for kind, each in cell.against.items()
                 },
             }
@@ -154,7 +154,7 @@ def _error_sentence(cell: Cell, kind: Sampler) -> str:
         "not told apart": f"The observed errors of clustering-then-sampling and of {kind} batches "
         f"cannot be told apart {where}.",
     }
-    return said[verdict(difference)]
+    return said[verdict(cell, kind)]
 
 
 def _agreement_sentence(answer: Answer) -> str:
