@@ -1,4 +1,4 @@
-"""Peak memory of one step above the model and its batches, each step in a process of its own.
+"""Peak memory of a step above the model and its batches, each contestant in a process of its own.
 
 Also: how the peak grows with M when memory is meant to be constant, and how far it lies above what
 plain training needs for one chunk.

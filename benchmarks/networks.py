@@ -104,7 +104,7 @@ SETTINGS = {
         inner=256,
         outer=84,
         checked=(80, 21),
-        chunk=64,
+        chunk=32,
         num_classes=10,
     ),
     "resnet18": Setting(
@@ -115,7 +115,7 @@ SETTINGS = {
         inner=256,
         outer=84,
         checked=(20, 7),
-        chunk=64,
+        chunk=32,
     ),
     "alexnet": Setting(
         "AlexNet, 128 pixels, without dropout",

@@ -21,7 +21,9 @@ from peers import first_order, unrolled
 
 Answer = dict[str, float]
 SMALL = 8
-"""Samples of the step before the one whose memory is measured."""
+"""Samples of the step before those whose memory is measured."""
+STEPS = 4
+"""Steps after which the memory of a process has stopped to grow."""
 
 
 class Contestant:
@@ -52,7 +54,7 @@ class Contestant:
         return {**asdict(found), "are_small": found.are_small}
 
     def peak(self) -> Answer:
-        """Return by how many bytes a step raises the memory of this process at its peak.
+        """Return by how many bytes a few steps raise the memory of this process at its peak.
 
         A small step comes first, and what it leaves unused is given back to the system.
         """
@@ -62,7 +64,8 @@ class Contestant:
         _give_back()
         is_reset = _reset_peak()
         before = _resident() if is_reset else _usage().ru_maxrss * 1024
-        self._take(len(self._batches[0][1]))
+        for _ in range(STEPS):
+            self._take(len(self._batches[0][1]))
         after = _highest() if is_reset else _usage().ru_maxrss * 1024
         parameters = sum(p.numel() * p.element_size() for p in self._model.parameters())
         return {"bytes": after - before, "parameters": parameters}

@@ -88,9 +88,9 @@ def check_mode() -> None:
         )
 
 
-def check_reached(gradients: Gradients, which: str) -> None:
+def check_reached(is_reached: bool, which: str) -> None:
     """Refuse a loss that no trainable parameter enters."""
-    if all(gradient is None for gradient in gradients):
+    if not is_reached:
         raise DataError(
             f"the {which} loss depends on no trainable parameter; check that the loss is not "
             "detached, nor made of whole numbers such as an argmax"

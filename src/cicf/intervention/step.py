@@ -188,8 +188,8 @@ class Intervention:
                     before=before,
                     max_step_ratio=self._max_step_ratio,
                 )
-            check_reached(result.g, "inner")
-            check_reached([*result.theta, *result.phi], "outer")
+            check_reached(result.lengths.g_reaches, "inner")
+            check_reached(any(g is not None for g in (*result.theta, *result.phi)), "outer")
             terms = self._terms(result, theta, scale, ranks)
         except BaseException:
             setting.random.restore(start)
@@ -257,7 +257,7 @@ class Intervention:
         ranks = Ranks.of(self._group)
         total = ranks.total(count, wrt[0].device)
         sums = ranks.sum(sums, like=wrt)
-        check_reached(sums, "inner")
+        check_reached(any(value is not None for value in sums), "inner")
         return [None if value is None else value / total for value in sums]
 
     def _setting(self, *batches: Batch, ranks: Ranks, pace: Pace) -> Setting:

@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cicf.maths.convolution import channels_last
 from cicf.maths.hypergradient import Hypergradient, norm
 from cicf.maths.intervention import Parameters
-from cicf.maths.shares import Gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +39,14 @@ def terms_of(
     is_exact: bool,
 ) -> Terms:
     """Return the terms of a step whose outer loss had been multiplied by `scale`."""
-    alpha, g, v = result.alpha, norm(result.g), norm(result.v)
+    alpha, lengths = result.alpha, result.lengths
     return Terms(
         alpha=alpha,
         inner_loss=result.inner_loss,
         outer_loss=result.outer_loss / scale,
         outer_loss_before=result.outer_loss_before / scale,
-        step_ratio=alpha * g / norm(theta.values()),
-        cosine=_dot(result.g, result.v) / (g * v),
-        curvature_norm=alpha * norm(result.c) / scale,
+        step_ratio=alpha * lengths.g / norm(theta.values()),
+        cosine=lengths.g_times_v / (lengths.g * lengths.v),
+        curvature_norm=alpha * lengths.c / scale,
         is_exact=is_exact,
     )
-
-
-def _dot(a: Gradients, b: Gradients) -> Float[Tensor, ""]:
-    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    products = [torch.dot(_flat(x), _flat(y)) for x, y in pairs]
-    return torch.stack(products).sum() if products else torch.zeros(())
-
-
-def _flat(value: Tensor) -> Float[Tensor, " n"]:
-    """Return the numbers in one row, of kernels in the order in which they lie, channels last.
-
-    Both of a pair lie alike, so that nothing large is made on the way.
-    """
-    return (channels_last(value).permute(0, 2, 3, 1) if value.ndim == 4 else value).reshape(-1)

@@ -21,12 +21,26 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from cicf.core.replay import RandomState
+from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
 from cicf.maths.shares import Derivative, Gradients, Piece, Setting, Side, derive, total
 
 
+class Lengths(NamedTuple):
+    """Holds the lengths of what a gradient was made of, which are kept, while g†, v and c are not.
+
+    `g_reaches` says whether any parameter has an entry in g†; `c` is 0 at order 1.
+    """
+
+    g: Float[Tensor, ""]
+    v: Float[Tensor, ""]
+    c: Float[Tensor, ""]
+    g_times_v: Float[Tensor, ""]
+    g_reaches: bool
+
+
 class Hypergradient(NamedTuple):
-    """Holds the gradient of L_CICF for θ and φ, and what it was made of; `c` is None at order 1."""
+    """Holds the gradient of L_CICF for θ and φ, and what is to be known of how it was made."""
 
     theta: Gradients
     phi: Gradients
@@ -34,9 +48,7 @@ class Hypergradient(NamedTuple):
     inner_loss: Float[Tensor, ""]
     outer_loss: Float[Tensor, ""]
     outer_loss_before: Float[Tensor, ""]
-    g: Gradients
-    v: Gradients
-    c: Gradients
+    lengths: Lengths
     is_per_sample: bool
 
 
@@ -71,6 +83,8 @@ def hypergradient(
     with setting.timed("pass 2"):
         after = gradient(outer, moved(theta, step.g, alpha), phi, setting=setting)
     v = after.gradients[: len(theta)]
+    lengths = _lengths(step.g, v)
+    step.forget()
     c: Gradients = [None] * len(after.gradients)
     if has_curvature:
         with setting.timed("pass 3"):
@@ -83,9 +97,7 @@ def hypergradient(
         inner_loss=step.loss,
         outer_loss=after.loss,
         outer_loss_before=loss_before,
-        g=step.g,
-        v=v,
-        c=c,
+        lengths=lengths._replace(c=norm(c)),
         is_per_sample=step.is_per_sample and after.is_per_sample,
     )
 
@@ -111,6 +123,10 @@ class VirtualStep:
         self._states: list[RandomState] = []
         shares = map(self._first, inner.pieces)
         self.loss, self.g, self.is_per_sample = total(shares, self._theta, setting.ranks)
+
+    def forget(self) -> None:
+        """Let go of g†, which is as large as the model and has no part in pass 3."""
+        self.g = []
 
     def curvature(self, v: Gradients) -> Gradients:
         """Return c = ∇⟨g†, v⟩ for θ, then φ, from pass 1's graphs or by replaying its forwards.
@@ -200,6 +216,23 @@ def norm(values: Iterable[Tensor | None]) -> Float[Tensor, ""]:
 def leaves(parameters: Parameters) -> Parameters:
     """Return the same values as leaves of a graph of their own."""
     return {name: value.detach().requires_grad_() for name, value in parameters.items()}
+
+
+def _lengths(g: Gradients, v: Gradients) -> Lengths:
+    of_g, of_v = norm(g), norm(v)
+    pairs = [(a, b) for a, b in zip(g, v, strict=True) if a is not None and b is not None]
+    products = [torch.dot(_flat(a), _flat(b)) for a, b in pairs]
+    product = torch.stack(products).sum() if products else torch.zeros_like(of_g)
+    is_reached = any(value is not None for value in g)
+    return Lengths(of_g, of_v, torch.zeros_like(of_v), product, is_reached)
+
+
+def _flat(value: Tensor) -> Float[Tensor, " n"]:
+    """Return the numbers in one row, of kernels in the order in which they lie, channels last.
+
+    Both of a pair lie alike, so that nothing large is made on the way.
+    """
+    return (channels_last(value).permute(0, 2, 3, 1) if value.ndim == 4 else value).reshape(-1)
 
 
 def _evaluated(
