@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 import cicf
+from cicf.cli.ablate import ablate
 from cicf.cli.bench import bench
 from cicf.cli.data import list_, verify
 from cicf.cli.data_cache import cache
@@ -44,6 +45,7 @@ app.command("predict")(predict)
 app.command("explain")(explain)
 app.command("export")(export)
 app.command("bench")(bench)
+app.command("ablate")(ablate)
 app.command("table")(table)
 app.command("sampling")(sampling)
 app.command("preset")(preset)
