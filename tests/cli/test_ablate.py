@@ -29,7 +29,7 @@ def test_fast_runs_once_on_the_embedded_digits(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT}")
     words = ("ablate", "demo", "--over", "sampling", "--out", tmp_path / "out", "--jobs", 2)
-    words += MODEL[:4]
+    words += MODEL[:6]
     first = run_cli(*words, "--fast", "--baseline", "none")
     assert first.code == 0, first.err
     assert "0 have ended, 0 were begun, 2 are to start" in first.err

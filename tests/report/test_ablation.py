@@ -35,7 +35,7 @@ def both_targets(**points: tuple[float, float]) -> list[FoundRun]:
     ]
 
 
-def test_a_point_is_the_mean_over_seeds_with_the_interval_of_a_t_test() -> None:
+def test_a_point_is_the_mean_over_seeds_with_its_standard_error_and_interval() -> None:
     values = {64: [70.0, 72.0, 75.0], 256: [71.0, 71.5, 77.0]}
     runs = [
         cicf(value, m=m, seed=seed)
@@ -48,7 +48,8 @@ def test_a_point_is_the_mean_over_seeds_with_the_interval_of_a_t_test() -> None:
         expected = stats.ttest_1samp(values[point.value], 0).confidence_interval(0.95)
         assert point.mean.mean == pytest.approx(sum(values[point.value]) / 3)
         assert (point.mean.low, point.mean.high) == pytest.approx((expected.low, expected.high))
-    assert "mean over 3 seeds, target sketch; bars: 95 % interval" in curve.caption
+        assert point.error == pytest.approx(stats.sem(values[point.value]))
+    assert "mean over 3 seeds, target sketch; bars: ± one standard error" in curve.caption
 
 
 def test_targets_weigh_the_same_and_only_seeds_vary() -> None:
@@ -58,14 +59,16 @@ def test_targets_weigh_the_same_and_only_seeds_vary() -> None:
     # (61 + 90) / 2; squares 2 with 1 degree of freedom; √(2 · (1/2 + 1)) / 2; t is 12.706.
     mean = curve.points[0].mean
     assert (mean.mean, mean.df, mean.n) == (75.5, 1, 3)
+    assert curve.points[0].error == pytest.approx(3**0.5 / 2)
     assert mean.high == pytest.approx(75.5 + 12.7062 * 3**0.5 / 2, abs=1e-3)
     assert "mean over 2 targets (photo, sketch) of their means over 1–2 seeds" in curve.caption
-    assert "pooled within targets" in curve.caption
+    assert "over seeds within a target, pooled over them" in curve.caption
 
 
 def test_one_seed_has_no_bars_and_says_so() -> None:
     (curve,) = ablation(both_targets(m64=(60.0, 90.0), m128=(70.0, 90.0)), "batch-size").curves
     assert curve.points[0].mean.low is None
+    assert curve.points[0].error is None
     assert curve.caption.endswith("one seed: no bars")
 
 

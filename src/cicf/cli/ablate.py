@@ -233,7 +233,7 @@ def _print_curve(curve: "Curve", found: "Ablation") -> None:
     columns = [found.option, *curve.domains]
     if len(curve.domains) > 1:
         columns.append("mean")
-    columns.append("95 % interval")
+    columns.append("error")
     if curve.baseline is not None:
         columns.append(f"minus {curve.baseline.value}")
     rows = [_row(point, curve)[: len(columns)] for point in lines]
@@ -247,12 +247,9 @@ def _row(point: "Point", curve: "Curve") -> list[str]:
     shown = [str(point.value), *(f"{mean:.1f}" for mean in means)]
     if len(curve.domains) > 1:
         shown.append(f"{point.mean.mean:.1f}")
-    shown.append(_ends(point.mean))
+    shown.append("" if point.error is None else f"± {point.error:.1f}")
     difference = point.difference
-    if difference is not None:
-        shown.append(f"{difference.mean:+.1f} {_ends(difference)}".strip())
-    else:
-        shown.append("")
+    shown.append("" if difference is None else f"{difference.mean:+.1f} {_ends(difference)}")
     return shown
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cicf.core import ResultError
-from cicf.report.intervals import average_interval
+from cicf.report.intervals import average_interval, pooled_error
 from cicf.results.axes import AXES, Axis, Over, Value
 from cicf.results.curves import Ablation, Accuracies, Curve, Point
 from cicf.results.entries import Chosen, Entry, Options, label_of, make_entry, unique_labels
@@ -195,10 +195,12 @@ def _point(
     for entry in sorted(entries, key=lambda each: each.seed):
         if entry.column in found:
             found[entry.column][entry.seed] = entry.value
+    by_domain = [list(found[domain].values()) for domain in domains]
     return Point(
         value=value,
         accuracies=found,
-        mean=average_interval([list(found[domain].values()) for domain in domains]),
+        mean=average_interval(by_domain),
+        error=pooled_error(by_domain),
         difference=None if baseline is None else _difference(found, baseline.accuracies),
     )
 
@@ -225,12 +227,10 @@ def _caption(points: Sequence[Point], domains: Sequence[str], entry: Entry) -> s
     if len(domains) > 1:
         over = f"over {len(domains)} {kind}s ({', '.join(domains)}) of their means over {seeds}"
     bars = "one seed: no bars"
-    if any(point.mean.df for point in points):
-        bars = "bars: 95 % interval of that mean by t"
+    if any(point.error is not None for point in points):
+        bars = "bars: ± one standard error of that mean, by what varies over seeds"
         if len(domains) > 1:
-            bars += f", variance over seeds pooled within {kind}s, which are taken as they are"
-        else:
-            bars += ", variance over seeds"
+            bars += f" within a {kind}, pooled over them"
     return f"mean {over}; {bars}"
 
 

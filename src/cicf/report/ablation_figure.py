@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 3.6, 2.9
 PER_ROW = 3
 HEAD = (
     *("over", "option", "value", "curve", "data", "fingerprint", "protocol", "model", "method"),
-    *("kind", "domain", "mean", "low", "high", "df", "n", "seeds", "accuracies"),
+    *("kind", "domain", "mean", "error", "low", "high", "df", "n", "seeds", "accuracies"),
 )
 _LINE = 68
 """Letters of a caption that fit below a panel."""
@@ -46,28 +46,34 @@ def rows_of(ablation: Ablation) -> Iterator[Sequence[object]]:
         for point in lines:
             is_base = point is curve.baseline
             head = (ablation.over, ablation.option, point.value, *shared, curve.method)
-            yield (*head, "baseline" if is_base else "mean", "", *_numbers(point.mean), "", "")
+            yield (
+                *head,
+                "baseline" if is_base else "mean",
+                "",
+                *_numbers(point.mean, point.error),
+                "",
+                "",
+            )
             if point.difference is not None:
-                yield (*head, "difference", "", *_numbers(point.difference), "", "")
+                yield (*head, "difference", "", *_numbers(point.difference, None), "", "")
             for domain, values in point.accuracies.items():
                 mean = sum(values.values()) / len(values)
                 seeds, accuracies = (" ".join(map(str, each)) for each in (values, values.values()))
                 kind = "baseline, domain" if is_base else "domain"
-                yield (*head, kind, domain, mean, "", "", "", len(values), seeds, accuracies)
+                yield (*head, kind, domain, mean, "", "", "", "", len(values), seeds, accuracies)
 
 
-def _numbers(interval: Interval) -> tuple[object, ...]:
-    low, high = ("" if each is None else each for each in (interval.low, interval.high))
-    return interval.mean, low, high, interval.df, interval.n
+def _numbers(interval: Interval, error: float | None) -> tuple[object, ...]:
+    return interval.mean, error, interval.low, interval.high, interval.df, interval.n
 
 
 def _draw(panel: Axes, curve: Curve, ablation: Ablation) -> None:
     places = range(len(curve.points))
-    has_bars = any(point.mean.df for point in curve.points)
+    errors = [point.error or 0.0 for point in curve.points]
     line = panel.errorbar(
         places,
         [point.mean.mean for point in curve.points],
-        yerr=_bars(curve.points) if has_bars else None,
+        yerr=errors if any(errors) else None,
         color=COLOURS[0],
         marker=MARKERS[0],
         linestyle=LINES[0] if ablation.is_ordered else "none",
@@ -80,7 +86,7 @@ def _draw(panel: Axes, curve: Curve, ablation: Ablation) -> None:
     panel.set_xticks(list(places), [str(point.value) for point in curve.points])
     panel.set_xlim(-0.5, len(curve.points) - 0.5)
     panel.grid(visible=False, axis="x")
-    caption = "\n".join(textwrap.wrap(curve.caption, _LINE))
+    caption = textwrap.fill(curve.caption, _LINE)
     panel.set_xlabel(f"{ablation.axis}\n", labelpad=2)
     panel.annotate(
         caption,
@@ -100,18 +106,12 @@ def _draw(panel: Axes, curve: Curve, ablation: Ablation) -> None:
 
 
 def _draw_baseline(panel: Axes, baseline: Point) -> Line2D:
-    """Draw a line across, in a band that is its interval."""
-    mean = baseline.mean
-    if mean.low is not None and mean.high is not None:
-        panel.axhspan(mean.low, mean.high, color=COLOURS[1], alpha=0.12, linewidth=0, zorder=0)
+    """Draw a line across, in a band that is its error."""
+    mean, error = baseline.mean.mean, baseline.error
+    if error is not None:
+        panel.axhspan(
+            mean - error, mean + error, color=COLOURS[1], alpha=0.12, linewidth=0, zorder=0
+        )
     return panel.axhline(
-        mean.mean, color=COLOURS[1], linestyle=LINES[1], label=str(baseline.value), zorder=1
+        mean, color=COLOURS[1], linestyle=LINES[1], label=str(baseline.value), zorder=1
     )
-
-
-def _bars(points: Sequence[Point]) -> list[list[float]]:
-    """Return how far the intervals reach below and above; nowhere where there is none."""
-    ends = [(each.mean.low, each.mean.mean, each.mean.high) for each in points]
-    below = [0.0 if low is None else mean - low for low, mean, _ in ends]
-    above = [0.0 if high is None else high - mean for _, mean, high in ends]
-    return [below, above]

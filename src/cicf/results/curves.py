@@ -14,7 +14,9 @@ class Point(Frozen):
     value: Value
     accuracies: Accuracies
     mean: Interval
-    """The mean over domains of their means over seeds."""
+    """The mean over domains of their means over seeds, with its 95 % interval."""
+    error: float | None
+    """The standard error of that mean, from what varies over seeds; None for one seed."""
     difference: Interval | None = None
     """To the baseline, paired by domain and seed."""
 
