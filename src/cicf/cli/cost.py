@@ -12,7 +12,7 @@ from cicf.cli.show import print_json, print_line, print_table
 if TYPE_CHECKING:
     from cicf.report.cost import Cost, CostTable
 
-BESIDE = 4
+BESIDE = 3
 """Runs that fit beside each other."""
 
 
