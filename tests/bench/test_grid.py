@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cicf.bench import Grid, Job, make_jobs
+from cicf.bench import Grid, Job, Variant, make_jobs
+from cicf.bench.variants import axis_values, make_variants
 from cicf.core import ConfigError
+from cicf.experiment import recipe
 from cicf.experiment.presets import Values
+from cicf.results.axes import AXES, Over, Value
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 
@@ -108,3 +111,46 @@ def test_what_is_stored_is_said_for_the_method_that_is_named_with_it() -> None:
 def test_option_that_no_method_has_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"method\.alfa is no option of erm, maml, cicf; did you"):
         jobs(over={"method": {"alfa": 0.3}})
+
+
+def test_a_method_is_run_in_all_its_variants_and_others_once() -> None:
+    variants = (Variant("M=8", {"inner": {"size": 8}}), Variant("as it is", {}))
+    found = jobs(variants={"cicf": variants}, methods=("cicf", "erm"), augments=("basic",), seeds=1)
+    assert len(found) == 4 * 3
+    assert [job.kind for job in found[:3]] == [
+        "cicf, basic, M=8",
+        "cicf, basic, as it is",
+        "erm, basic",
+    ]
+    assert [job.config.inner.size for job in found[:3]] == [8, 256, 256]
+    assert found[0].label == "cicf, basic, M=8, target art_painting, seed 0"
+
+
+def test_a_variant_with_the_options_of_a_table_is_a_run_of_the_table() -> None:
+    variants = (Variant("K=3", {"clusters": {"per_class": 3}}),)
+    plain, varied = (
+        {job.folder.path for job in jobs(methods=("cicf",), augments=("basic",), variants=each)}
+        for each in ({}, {"cicf": variants})
+    )
+    assert plain == varied
+
+
+@pytest.mark.parametrize(
+    ("over", "value", "values"),
+    [
+        ("cut", "Z_0", {}),
+        ("cut", "input", {"model": {"cut": "input"}}),
+        ("batch-size", 96, {}),
+        ("batch-size", 64, {"inner": {"size": 64}}),
+        ("order", 1, {"method": {"order": 1}}),
+    ],
+)
+def test_what_is_so_anyway_is_not_said_again(over: Over, value: Value, values: Values) -> None:
+    (variant,) = make_variants(AXES[over], [value], config=recipe("demo"), num_classes=10)
+    assert variant.values == values
+
+
+def test_default_cuts_are_those_of_the_network() -> None:
+    cuts = ("input", "Z_0", "Z_1", "Z_2", "Z_3")
+    assert axis_values(AXES["cut"], None, "digits_cnn") == cuts
+    assert axis_values(AXES["cut"], None, "resnet18") == (*cuts, "Z_4", "Z_5")

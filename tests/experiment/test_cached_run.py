@@ -41,7 +41,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
 
 def outcome(folder: Path) -> list[object]:
     record = json.loads((folder / "result.json").read_text())
-    del record["seconds"]
+    del record["seconds"], record["peak_memory"]
     files = ("model.safetensors", "metrics.jsonl")
     return [record, *((folder / name).read_bytes() for name in files)]
 

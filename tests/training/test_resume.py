@@ -33,9 +33,9 @@ def images(tmp_path: Path) -> Path:
 
 
 def outcome(folder: Path) -> tuple[bytes, bytes, bytes, dict[str, object]]:
-    """Return everything that a run left but the time it took."""
+    """Return everything that a run left but the time and the memory it took."""
     record = json.loads((folder / "result.json").read_text())
-    del record["seconds"]
+    del record["seconds"], record["peak_memory"]
     weights = b"".join(path.read_bytes() for path in sorted((folder / "weights").iterdir()))
     model = (folder / "model.safetensors").read_bytes()
     return weights, model, (folder / "metrics.jsonl").read_bytes(), record

@@ -2,7 +2,7 @@
 
 from cicf.bench.engine import Ended, Moved, Waiting, execute
 from cicf.bench.estimate import Estimate, estimate
-from cicf.bench.grid import Grid, Job, make_jobs
+from cicf.bench.grid import Grid, Job, Variant, make_jobs
 
 __all__ = [
     "Ended",
@@ -10,6 +10,7 @@ __all__ = [
     "Grid",
     "Job",
     "Moved",
+    "Variant",
     "Waiting",
     "estimate",
     "execute",

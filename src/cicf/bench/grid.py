@@ -1,7 +1,7 @@
 """The runs of a table: methods, augmentations, domains, seeds."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,14 @@ Protocol = Literal["leave-one-domain-out", "single-source"]
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """Is one of the ways in which a method is run: a name, and the options that make it."""
+
+    label: str
+    values: Mapping[str, Any]  # Any: nested as the config is, checked with it
+
+
+@dataclass(frozen=True, slots=True)
 class Grid:
     """Says which runs a table is made of."""
 
@@ -27,6 +35,8 @@ class Grid:
     seeds: int
     protocol: Protocol = "leave-one-domain-out"
     preset: str = "recommended"
+    variants: Mapping[str, tuple[Variant, ...]] = field(default_factory=dict)
+    """How methods are run, by name; one that is absent is run once, as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +45,13 @@ class Job:
 
     config: RunConfig
     folder: RunFolder
+    variant: str = ""
 
     @property
     def kind(self) -> str:
-        """Return what runs of one row share: method and augmentation."""
-        return f"{self.config.method.name}, {self.config.data.augment}"
+        """Return what runs of one row share: method, augmentation, and the variant if any."""
+        words = (self.config.method.name, self.config.data.augment, self.variant)
+        return ", ".join(word for word in words if word)
 
     @property
     def label(self) -> str:
@@ -63,13 +75,19 @@ def make_jobs(
     for seed in range(grid.seeds):
         for domain in _domains(grid, known):
             for augment in grid.augments:
-                for method in grid.methods:
+                for method, variant in _arms(grid):
                     own = {"data": {option: domain, "augment": augment}, "seed": seed}
-                    values = merged({**over, "method": by_method[method]}, own)
-                    config = recipe(grid.data, values, preset=grid.preset)
+                    values = merged({**over, "method": by_method[method]}, variant.values)
+                    config = recipe(grid.data, merged(values, own), preset=grid.preset)
                     run_id = config.run_id(fingerprint)
-                    jobs[run_id] = Job(config, RunFolder(out / run_id))
+                    jobs[run_id] = Job(config, RunFolder(out / run_id), variant.label)
     return list(jobs.values())
+
+
+def _arms(grid: Grid) -> Iterator[tuple[str, Variant]]:
+    for method in grid.methods:
+        for variant in grid.variants.get(method, (Variant("", {}),)):
+            yield method, variant
 
 
 def _check_free(over: Mapping[str, Any]) -> None:

@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 import cicf
+from cicf.cli.ablate import ablate
 from cicf.cli.bench import bench
+from cicf.cli.cost import cost
 from cicf.cli.data import list_, verify
 from cicf.cli.data_cache import cache
 from cicf.cli.data_import import fetch, import_
@@ -44,6 +46,8 @@ app.command("predict")(predict)
 app.command("explain")(explain)
 app.command("export")(export)
 app.command("bench")(bench)
+app.command("ablate")(ablate)
+app.command("cost")(cost)
 app.command("table")(table)
 app.command("sampling")(sampling)
 app.command("preset")(preset)

@@ -103,6 +103,7 @@ def _run(
             for each in (trainer.epochs if config.keeps_epochs else ())
         ),
         seconds=trainer.seconds,
+        peak_memory=trainer.peak_memory,
     )
     deployed = load_file(folder.weights_file("last", plan.deploy))
     save_weights(folder.model_file, deployed, metadata=_metadata(config, plan))

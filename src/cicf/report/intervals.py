@@ -25,15 +25,22 @@ def average_interval(by_target: Sequence[Sequence[float]]) -> Interval:
     one pair a target there is no interval.
     """
     counts = [len(each) for each in by_target]
-    means = [fmean(each) for each in by_target]
-    mean, df = fmean(means), sum(counts) - len(counts)
-    if df == 0:
+    mean, df = fmean(fmean(each) for each in by_target), sum(counts) - len(counts)
+    error = pooled_error(by_target)
+    if error is None:
         return Interval(mean=mean, n=sum(counts), df=0)
-    squares = sum(
-        (value - centre) ** 2
-        for each, centre in zip(by_target, means, strict=True)
-        for value in each
-    )
-    error = sqrt(squares / df * sum(1 / count for count in counts)) / len(counts)
     half = float(stdtrit(df, (1 + LEVEL) / 2)) * error
     return Interval(mean=mean, n=sum(counts), df=df, low=mean - half, high=mean + half)
+
+
+def pooled_error(by_target: Sequence[Sequence[float]]) -> float | None:
+    """Return the standard error of the mean over targets of their means; None for one value each.
+
+    The variance is that within the targets, pooled over them.
+    """
+    counts = [len(each) for each in by_target]
+    df = sum(counts) - len(counts)
+    if df == 0:
+        return None
+    squares = sum((value - fmean(each)) ** 2 for each in by_target for value in each)
+    return sqrt(squares / df * sum(1 / count for count in counts)) / len(counts)

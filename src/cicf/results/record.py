@@ -141,7 +141,9 @@ class Record(Frozen):
     epochs: tuple[Scored, ...] = ()
     """Every epoch, where their networks were kept; scored on the target after training."""
     seconds: dict[str, float]
-    """Time by phase, over all parts of an interrupted run."""
+    """Time by phase, over all parts of an interrupted run; what a method says of its steps, too."""
+    peak_memory: int | None = None
+    """Bytes that training took at most, above what there was before it; None where unknown."""
 
     def scored(self, at: Choice) -> Scored:
         """Return an epoch: the last, the best by source validation, or the best on the target."""

@@ -1,14 +1,11 @@
 """Trainer: draw, gradient, optimiser step; after every epoch an evaluation and a checkpoint."""
 
-import math
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
-from cicf.core import DataError, TrainingError
+from cicf.core import DataError
 from cicf.core.draw import Draw, on_device
 from cicf.core.pace import Pace
 from cicf.core.replay import RandomSource, RandomState
@@ -17,14 +14,10 @@ from cicf.data.sampling import Sampling, make_samplers
 from cicf.data.strata import Strata
 from cicf.models.split import SplitModel
 from cicf.results.folder import RunFolder
-from cicf.results.record import (
-    Evaluation,
-    Scored,
-    Scores,
-    Selection,
-    pooled,
-)
+from cicf.results.record import Evaluation, Scored, Scores, Selection, pooled
 from cicf.training.checkpoint import Checkpoints, check_resumable, save_weights
+from cicf.training.checks import check_terms, check_weights, within_memory
+from cicf.training.costs import Costs
 from cicf.training.evaluate import at_theta_dagger, evaluation
 from cicf.training.events import EpochEnded, Event, Paced, Started, Stepped
 from cicf.training.log import MetricsLog, open_board
@@ -56,7 +49,7 @@ class Trainer:
         self._pace: Pace | None = None
         self._source: Iterator[Draw] | None = None
         self._kind: tuple[Sampling, Strata | None] | None = None
-        self.seconds = {"clustering": 0.0, "data": 0.0, "steps": 0.0, "evaluation": 0.0}
+        self._costs = Costs(self._method, self._device)
 
     @property
     def epochs(self) -> tuple[Scored, ...]:
@@ -68,8 +61,19 @@ class Trainer:
         """Return the epoch with the best source validation, the first of them in a tie."""
         return max(self._epochs, key=lambda each: _score(each, self._plan))
 
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Return the time by phase, over all parts of an interrupted run."""
+        return self._costs.seconds
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Return the bytes that training took at most, of all parts; None where unknown."""
+        return self._costs.peak_memory
+
     def fit(self) -> Iterator[Event]:
         """Train to the end, telling of every logged step and every epoch on the way."""
+        self._costs.begin()
         setup, position = self._plan.setup, self._restored()
         if self._folder.setup_file.exists() and (pace := self._folder.setup().pace) is not None:
             self._pace = pace
@@ -100,27 +104,29 @@ class Trainer:
             self._cluster(epoch)
             self._method.before_epoch(epoch)
         for _ in range(self._step, (epoch + 1) * steps):
-            with self._clock("data"):
+            with self._costs.of("data"):
                 draw = self._next_draw()
-            with self._clock("steps"):
+            with self._costs.of("steps"):
                 terms = self._take_step(draw)
             yield from self._paced()
             if self._step % self._plan.log_every == 0 or self._step % steps == 0:
                 self._log.write({"kind": "step", "step": self._step, "epoch": epoch + 1, **terms})
                 yield Stepped(self._step, epoch + 1, terms)
             if self._step % self._machine.checkpoint_every == 0 and self._step % steps != 0:
-                self._save()
+                with self._costs.of("checkpoints"):
+                    self._save()
         yield self._end_epoch(epoch)
 
     def _take_step(self, draw: Draw) -> dict[str, float]:
         """Take a step of the optimiser, or stop before it where the gradient is not finite."""
         self._optimizer.zero_grad()
-        logged = self._method.backward(on_device(draw, self._device))
+        with within_memory(self._plan, where=f"in step {self._step + 1}", kept=self._kept):
+            logged = self._method.backward(on_device(draw, self._device))
         terms = {name: float(value) for name, value in logged.items()}
         norm = clip_grad_norm_(self._trained, self._plan.optim.clip)
         terms["gradient_norm"] = float(norm)
         terms["lr"] = self._optimizer.param_groups[0]["lr"]
-        self._check(terms)
+        check_terms(terms, step=self._step + 1, kept=self._kept)
         self._optimizer.step()
         self._method.after_step()
         self._step += 1
@@ -135,38 +141,22 @@ class Trainer:
         self._folder.write_setup(self._folder.setup().paced(pace, self._step))
         yield Paced(pace)
 
-    def _check(self, terms: dict[str, float]) -> None:
-        for name in ("loss", "gradient_norm"):
-            if not math.isfinite(terms[name]):
-                step = self._checkpoints.newest_step()
-                kept = f"the checkpoint after step {step} is" if step else "nothing was"
-                raise TrainingError(
-                    f"the {name.replace('_', ' ')} is {terms[name]} in step {self._step + 1}, so "
-                    f"training stopped before it ({kept} kept in {self._folder.path}); lower "
-                    "optim.lr or method.alpha, or set optim.clip"
-                )
+    def _kept(self) -> str:
+        step = self._checkpoints.newest_step()
+        kept = f"the checkpoint after step {step} is" if step else "nothing was"
+        return f"{kept} kept in {self._folder.path}"
 
     def _check_weights(self, module: nn.Module) -> None:
-        for name, value in module.state_dict().items():
-            if isinstance(value, Tensor) and not value.isfinite().all():
-                raise TrainingError(
-                    f"{name} is not finite after step {self._step}, so training stopped (what is "
-                    f"kept in {self._folder.path} is from before); lower optim.lr or method.alpha, "
-                    "or set optim.clip"
-                )
+        check_weights(module, step=self._step, folder=self._folder.path)
 
     def _end_epoch(self, epoch: int) -> EpochEnded:
         self._check_weights(self._model)
         self._scheduler.step()
-        with self._clock("evaluation"):
+        with self._costs.of("evaluation"):
             found = self._evaluate(epoch + 1)
         self._check_weights(self._twin or self._model)
         self._epochs.append(found)
         is_best = self.best is found
-        if is_best:
-            self._keep("best")
-        if self._plan.keeps_epochs:
-            self._keep(epoch + 1)
         self._log.write(
             {
                 "kind": "epoch",
@@ -176,14 +166,14 @@ class Trainer:
                 "validation": _percents(found.validation),
             }
         )
-        if epoch + 1 == self._plan.epochs:
-            self._keep("last")
-        self._save()
+        with self._costs.of("checkpoints"):
+            self._keep_epoch(epoch + 1, is_best=is_best)
+            self._save()
         return EpochEnded(self._step, epoch + 1, found.validation, is_best)
 
     def _evaluate(self, epoch: int) -> Scored:
-        plan = self._plan
-        with self._random.unchanged():
+        plan, where = self._plan, f"in the evaluation after step {self._step}"
+        with self._random.unchanged(), within_memory(plan, where=where, kept=self._kept):
             self._twin = at_theta_dagger(
                 self._model,
                 self._method,
@@ -201,6 +191,14 @@ class Trainer:
             )
         return Scored(epoch=epoch, validation=found)
 
+    def _keep_epoch(self, epoch: int, *, is_best: bool) -> None:
+        if is_best:
+            self._keep("best")
+        if self._plan.keeps_epochs:
+            self._keep(epoch)
+        if epoch == self._plan.epochs:
+            self._keep("last")
+
     def _keep(self, at: Selection | int) -> None:
         save_weights(self._folder.weights_file(at, "theta"), self._model.network.state_dict())
         if self._twin is not None:
@@ -210,7 +208,7 @@ class Trainer:
     def _cluster(self, epoch: int) -> None:
         plan = self._plan
         if plan.clustering is not None and plan.clustering.is_due(epoch):
-            with self._clock("clustering"), self._random.unchanged():
+            with self._costs.of("clustering"), self._random.unchanged():
                 data = Evaluated(plan.split.train, plan.transform)
                 self._strata = plan.clustering.strata(data, self._model.network, epoch)
 
@@ -230,12 +228,6 @@ class Trainer:
             )
         return next(self._source)
 
-    @contextmanager
-    def _clock(self, phase: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - began
-
     def _save(self) -> None:
         """Write a checkpoint; at the end of an epoch it comes after the evaluation."""
         self._check_weights(self._model)
@@ -250,7 +242,7 @@ class Trainer:
             "position": self._log.position(),
             "fingerprint": self._plan.setup.fingerprint,
             "device": self._device.type,
-            "seconds": self.seconds,
+            **self._costs.state(),
         }
         self._checkpoints.save(self._step, weights, state)
 
@@ -274,7 +266,7 @@ class Trainer:
         self._random.restore(RandomState(*state["random"]))
         self._strata = None if state["strata"] is None else Strata(*state["strata"])
         self._epochs = [Scored.model_validate(each) for each in state["epochs"]]
-        self.seconds = state["seconds"]
+        self._costs.restore(state)
         position: int = state["position"]
         return position
 
