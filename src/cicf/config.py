@@ -14,6 +14,7 @@ from pydantic import (
     PositiveInt,
     SerializeAsAny,
     ValidationError,
+    model_validator,
 )
 
 from cicf.core import ConfigError, did_you_mean
@@ -21,6 +22,7 @@ from cicf.core.frozen import Frozen
 from cicf.core.imported import imported
 from cicf.data.autoaugment import Policy
 from cicf.data.clustering import Clustering
+from cicf.data.confounded import CONFOUNDED, STRENGTH, Kind
 from cicf.data.sampling import INNER_SIZE, OUTER_SIZE
 from cicf.data.transforms import Augment
 from cicf.method import MethodConfig
@@ -32,8 +34,8 @@ class DataConfig(Frozen):
     """Says which images a run learns from, and how they reach the network."""
 
     name: str
-    """`demo`, a benchmark such as `pacs`, a folder with class/*.jpg or domain/class/*.jpg, or a
-    manifest, .csv or .jsonl, with path,label[,domain][,split]."""
+    """`demo`, `confounded`, a benchmark such as `pacs`, a folder with class/*.jpg or
+    domain/class/*.jpg, or a manifest, .csv or .jsonl, with path,label[,domain][,split]."""
     root: Path | None = None
     """The folder in which `name` lies; None if it is a path by itself."""
     target: str | None = None
@@ -56,6 +58,38 @@ class DataConfig(Frozen):
     """Whether training images are mirrored; wrong for digits and letters."""
     policy: Policy = "imagenet"
     """With `autoaugment`, the policy."""
+    strength: float | None = Field(default=None, ge=0, le=1)
+    """Of `confounded` alone: the share of the training images whose confounder follows the
+    label; 0.9 there unless it is set."""
+    confounder: Kind | None = None
+    """Of `confounded` alone: what lies behind the digits, a `colour` or a photo's `background`;
+    `colour` there unless it is set."""
+
+    @property
+    def is_confounded(self) -> bool:
+        """Tell whether these are the embedded digits with a known confounder."""
+        # With a root, it is a folder of that name.
+        return self.name == CONFOUNDED and self.root is None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_confounder(cls, values: Any) -> Any:
+        """Write down what None means for `confounded`, so that it is part of a run's identity."""
+        if not isinstance(values, Mapping) or values.get("name") != CONFOUNDED:
+            return values
+        meant = {"strength": STRENGTH, "confounder": "colour"} if not values.get("root") else {}
+        return {**values, **{k: v for k, v in meant.items() if values.get(k) is None}}
+
+    @model_validator(mode="after")
+    def _has_confounder_where_one_is_known(self) -> "DataConfig":
+        for option in ("strength", "confounder"):
+            value = getattr(self, option)
+            if value is not None and not self.is_confounded:
+                raise ConfigError(
+                    f"data.{option}={value!r} belongs to the data {CONFOUNDED!r}, not to "
+                    f"{self.name!r}; leave it out, or train on {CONFOUNDED!r}"
+                )
+        return self
 
 
 class ModelConfig(Frozen):
@@ -175,6 +209,9 @@ class RunConfig(Frozen):
         found: dict[str, Any] = json.loads(
             self.model_dump_json(exclude={"machine": True, "data": {"root"}})
         )
+        if not self.data.is_confounded:
+            # They mean nothing elsewhere, and runs keep the names from before they were options.
+            del found["data"]["strength"], found["data"]["confounder"]
         return found
 
     def run_id(self, fingerprint: str) -> str:

@@ -91,7 +91,7 @@ def test_benchmark_and_domain_go_by_our_names(data: str, given: str, ours: str) 
 
 
 @pytest.mark.parametrize("name", ["paper", "paper-literal"])
-@pytest.mark.parametrize("data", ["demo", "photos"])
+@pytest.mark.parametrize("data", ["demo", "confounded", "photos"])
 def test_paper_has_no_values_for_other_data(name: str, data: str) -> None:
     with pytest.raises(ConfigError, match=f"--preset '{name}' has values for pacs"):
         cicf.recipe(data, preset=name)
@@ -104,7 +104,10 @@ def test_unknown_preset_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("data", "name"),
-    [*itertools.product(PAPER, PRESETS), ("demo", "recommended"), ("demo", "cpu")],
+    [
+        *itertools.product(PAPER, PRESETS),
+        *itertools.product(["demo", "confounded"], ["recommended", "cpu"]),
+    ],
 )
 @pytest.mark.parametrize("method", ["erm", "maml", "cicf"])
 def test_printed_preset_is_a_file_that_gives_the_same_config(

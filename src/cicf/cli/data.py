@@ -22,8 +22,10 @@ MOST_CLASSES = 10
 
 
 def list_(json: Json = False) -> None:
-    """List the benchmarks that are known by name, with where people get them."""
+    """List the data that are known by name: benchmarks, with where people get them, and ours."""
     from cicf.data.benchmarks import benchmarks
+    from cicf.data.confounded import SOURCES, TARGETS
+    from cicf.data.demo import DOMAINS as DEMO_DOMAINS
 
     if json:
         print_json([_facts(known) for known in benchmarks().values()])
@@ -44,6 +46,11 @@ def list_(json: Json = False) -> None:
     for known in benchmarks().values():
         print_line(f"{known.name}: {'; '.join(known.obtained)}")
         print_line(f"  licence: {known.licence}")
+    print_line(f"demo: digits that come with the package; domains {', '.join(DEMO_DOMAINS)}")
+    print_line(
+        "confounded: digits with a known confounder, which come with the package; domains to train "
+        f"on {', '.join(SOURCES)}, to test on {', '.join(TARGETS)}"
+    )
 
 
 def verify(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 FAILED = 1
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="demo, a benchmark such as pacs, or a folder.")
+    str,
+    typer.Argument(metavar="DATA", help="demo, confounded, a benchmark such as pacs, or a folder."),
 ]
 Root = Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")]
 Targets = Annotated[

@@ -24,7 +24,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 def evaluate(
     run: Run,
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="demo, or a folder of images, as for training.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="demo, confounded, or a folder of images, as for training."
+        ),
     ],
     root: Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")] = None,
     skip_unreadable: Annotated[

@@ -10,7 +10,7 @@ from cicf.cli.show import print_line
 
 def preset(
     name: Annotated[str, typer.Argument(help="recommended, paper, paper-literal or cpu.")],
-    data: Annotated[str, typer.Option(help="A benchmark, demo, or a folder.")] = "pacs",
+    data: Annotated[str, typer.Option(help="A benchmark, demo, confounded, or a folder.")] = "pacs",
     method: Annotated[str, typer.Option(help="The method.")] = "cicf",
     augment: Annotated[str, typer.Option(help="basic, autoaugment or none.")] = "basic",
     model: Annotated[str | None, typer.Option(help="A network other than the preset's.")] = None,
@@ -19,7 +19,7 @@ def preset(
     import tomli_w
 
     from cicf.experiment import recipe
-    from cicf.experiment.presets import MEANINGS
+    from cicf.experiment.presets import EMBEDDED, MEANINGS
 
     over: Values = {"method": {"name": method}, "data": {"augment": augment}}
     if model is not None:
@@ -27,7 +27,7 @@ def preset(
     config = recipe(data, over, preset=name)
     meaning = next(text for each, text in MEANINGS.items() if each == name)
     values = _without_none(config.model_dump(mode="python", exclude={"machine", "seed"}))
-    root = "" if data == "demo" else " --root DIR"
+    root = "" if data in EMBEDDED else " --root DIR"
     print_line(f"# Preset {name}: {meaning}.")
     print_line(f"# cicf train {data}{root} --target DOMAIN --config THIS_FILE")
     print_line(tomli_w.dumps(values))

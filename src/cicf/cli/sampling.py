@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def sampling(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="demo, a benchmark such as pacs, or a folder.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="demo, confounded, a benchmark such as pacs, or a folder."
+        ),
     ],
     root: Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")] = None,
     target: Annotated[

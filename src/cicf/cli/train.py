@@ -14,8 +14,9 @@ def train(
         str,
         typer.Argument(
             metavar="DATA",
-            help="What to learn from: [bold]demo[/] (embedded digits), a folder with class/*.jpg "
-            "or domain/class/*.jpg, a manifest (.csv, .jsonl), or a benchmark such as pacs.",
+            help="What to learn from: [bold]demo[/] or [bold]confounded[/] (embedded digits), a "
+            "folder with class/*.jpg or domain/class/*.jpg, a manifest (.csv, .jsonl), or a "
+            "benchmark such as pacs.",
         ),
     ],
     target: Annotated[

@@ -2,24 +2,44 @@
 
 The cause of the label is the ink. The confounder is what lies behind it, one of ten: in training it
 follows the label in a share `strength` of the images, in a test it may follow another rule.
+
+As a data set to train on, these are three domains in which it follows the label more or less often,
+and three of other digits to test on: as in training, drawn at random, and the other way round.
 """
 
 import colorsys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from cicf.core import ConfigError
 from cicf.core.streams import generator
 from cicf.data.demo import CLASSES, SIDE, handwritten_digits
-from cicf.data.domains import DomainDataset
+from cicf.data.domains import PARTS, DomainDataset
 
 Kind = Literal["colour", "background"]
 Relation = Literal["tied", "reversed", "independent"]
+CONFOUNDED = "confounded"
+"""The name of the data set."""
+STRENGTH = 0.9
+"""The share of training images whose confounder follows the label, unless another is asked for."""
+SPREAD = 0.1
+"""By how much the share of the weakest and of the strongest domain differ from that."""
+SOURCES = ("weak", "middle", "strong")
+TARGETS: tuple[Relation, ...] = ("tied", "independent", "reversed")
+
+
+class Rendered(NamedTuple):
+    """Holds images with their labels and masks."""
+
+    images: UInt8[Tensor, "n 3 32 32"]
+    y: Int[Tensor, " n"]
+    masks: Bool[Tensor, "n 32 32"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +66,18 @@ class Confounded:
 
     def dataset(self) -> DomainDataset:
         """Return the images as one domain named after the kind, with the mask of the ink."""
+        images, y, masks = self.rendered()
+        return DomainDataset(images, y, torch.zeros_like(y), CLASSES, (self.kind,), masks)
+
+    def rendered(self) -> Rendered:
+        """Return the images, their labels, and the mask of the ink."""
         stream = generator(self.seed, "confounded", "noise")
         behind = _colours if self.kind == "colour" else _backgrounds
         paper = behind(self.confounder, stream)
         noise = 0.03 * torch.randn(len(self.y), 1, SIDE, SIDE, generator=stream)
         ink = self.ink[:, None]
         pixels = ((paper * (1 - ink) + ink + noise).clamp(0, 1) * 255).round().to(torch.uint8)
-        domain = torch.zeros_like(self.y)
-        return DomainDataset(pixels, self.y, domain, CLASSES, (self.kind,), self.ink > 0.5)
+        return Rendered(pixels, self.y, self.ink > 0.5)
 
 
 def confounded_digits(
@@ -80,6 +104,46 @@ def confounded_digits(
     at_random = torch.randint(10, y.shape, generator=stream)
     rule = {"tied": y, "reversed": 9 - y, "independent": at_random}[relation]
     return Confounded(ink, y, torch.where(follows, rule, at_random), kind, seed)
+
+
+def confounded_domains(
+    *, strength: float = STRENGTH, kind: Kind = "colour", seed: int = 0
+) -> DomainDataset:
+    """Return the data set: SOURCES to train on, and TARGETS, which a split gives to the test.
+
+    Over the sources together the share is `strength`; among them it differs by SPREAD, or less near
+    0 and 1. No digit is in two sources; the targets show the same digits, and `reversed` is as
+    often reversed as `tied` is tied.
+    """
+    spread = min(SPREAD, strength, 1 - strength)
+    parts = []
+    for place, share in enumerate((strength - spread, strength, strength + spread)):
+        # Rounding may leave a share a hair outside of [0, 1].
+        tied = confounded_digits(strength=min(max(share, 0.0), 1.0), kind=kind, seed=seed)
+        own = torch.arange(place, len(tied.y), len(SOURCES))
+        parts.append(Rendered(*(each[own] for each in tied.rendered())))
+    for relation in TARGETS:
+        drawn = confounded_digits(
+            strength=strength, kind=kind, relation=relation, part="test", seed=seed
+        )
+        parts.append(drawn.rendered())
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Rendered]) -> DomainDataset:
+    """Return the domains as one data set, of which the targets are there to test on alone."""
+    images, y, masks = (torch.cat(each) for each in zip(*parts, strict=True))
+    sizes = torch.tensor([len(part.y) for part in parts])
+    use = torch.tensor([-1] * len(SOURCES) + [PARTS.index("test")] * len(TARGETS))
+    return DomainDataset(
+        images,
+        y,
+        torch.arange(len(parts)).repeat_interleave(sizes),
+        CLASSES,
+        (*SOURCES, *TARGETS),
+        masks,
+        use.repeat_interleave(sizes),
+    )
 
 
 def _colours(confounder: Int[Tensor, " n"], stream: torch.Generator) -> Float[Tensor, "n 3 32 32"]:

@@ -16,6 +16,7 @@ from cicf.data.benchmarks import (
     load_benchmark,
 )
 from cicf.data.cache import Cache, Wanted
+from cicf.data.confounded import confounded_domains
 from cicf.data.demo import demo_digits
 from cicf.data.domains import DomainDataset
 from cicf.data.fingerprint import fingerprint
@@ -24,7 +25,7 @@ from cicf.data.images import ImageFiles
 from cicf.data.items import Unreadable
 from cicf.data.manifest import load_manifest
 from cicf.data.views import View
-from cicf.experiment.presets import DEMO
+from cicf.experiment.presets import DEMO, EMBEDDED
 from cicf.training.events import Caching
 
 
@@ -93,6 +94,10 @@ def _cache(data: DomainDataset, root: Path, fingerprint: str) -> Cache:
 def _loaded(config: DataConfig, unreadable: Unreadable, is_for_training: bool) -> Loaded:
     if config.name == DEMO and config.root is None:
         return Loaded(demo_digits())
+    if config.is_confounded:
+        assert config.strength is not None
+        assert config.confounder is not None
+        return Loaded(confounded_domains(strength=config.strength, kind=config.confounder))
     if is_benchmark(config.name):
         known = benchmark(config.name)
         place = _place(known, config)
@@ -103,7 +108,7 @@ def _loaded(config: DataConfig, unreadable: Unreadable, is_for_training: bool) -
         raise DataError(
             f"{path} is no folder, and {config.name!r} is no data set that is known by name; name "
             "a folder with class/image.jpg, a manifest (.csv, .jsonl), or "
-            f"{did_you_mean(config.name, [DEMO, *benchmarks()])}"
+            f"{did_you_mean(config.name, [*EMBEDDED, *benchmarks()])}"
         )
     load = load_manifest if is_manifest else load_folder
     return Loaded(load(path, unreadable=unreadable, is_for_training=is_for_training))

@@ -5,10 +5,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from cicf.core import ConfigError, did_you_mean
 from cicf.data.benchmarks import benchmark, is_benchmark
+from cicf.data.confounded import CONFOUNDED
 
 Preset = Literal["recommended", "paper", "paper-literal", "cpu"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 DEMO = "demo"
+EMBEDDED = (DEMO, CONFOUNDED)
+"""Data sets that come with the package."""
 
 Values = dict[str, Any]  # Any: what a user wrote, before it is checked
 
@@ -54,7 +57,7 @@ def preset_values(name: str, data: str, over: Mapping[str, Any]) -> Values:
             "use 'recommended' or 'cpu'"
         )
     else:
-        values = _demo(model) if data == DEMO else _folder(model)
+        values = _embedded(model) if data in EMBEDDED else _folder(model)
         if name == "cpu":
             values = merged(values, _small(values))
     if method not in ("cicf", "maml"):
@@ -124,7 +127,7 @@ def _small(values: Values) -> Values:
     }
 
 
-def _demo(model: str | None) -> Values:
+def _embedded(model: str | None) -> Values:
     values = {
         "model": {"name": model or "digits_cnn"},
         "method": {"alpha": 0.1},

@@ -6,7 +6,7 @@ from typing import Any
 from cicf.config import RunConfig, make_config
 from cicf.core import ConfigError
 from cicf.data.benchmarks import benchmark, is_benchmark
-from cicf.experiment.presets import DEMO, Values, merged, preset_values
+from cicf.experiment.presets import EMBEDDED, Values, merged, preset_values
 
 
 def recipe(
@@ -29,7 +29,7 @@ def recipe(
     if is_benchmark(data):
         values = _by_our_names(values)
     # With a root, `demo` is a folder of that name.
-    kind = "folder" if data == DEMO and _data(values).get("root") is not None else data
+    kind = "folder" if data in EMBEDDED and _data(values).get("root") is not None else data
     return make_config(merged(preset_values(preset, kind, values), values))
 
 
