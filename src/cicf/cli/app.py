@@ -13,6 +13,7 @@ import typer
 
 import cicf
 from cicf.cli.ablate import ablate
+from cicf.cli.audit import audit
 from cicf.cli.bench import bench
 from cicf.cli.cost import cost
 from cicf.cli.data import list_, verify
@@ -44,6 +45,7 @@ app.command("train")(train)
 app.command("eval")(evaluate)
 app.command("predict")(predict)
 app.command("explain")(explain)
+app.command("audit")(audit)
 app.command("export")(export)
 app.command("bench")(bench)
 app.command("ablate")(ablate)
