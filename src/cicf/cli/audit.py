@@ -149,7 +149,7 @@ def _audit_confounded(asked: Asked, loaded: "dict[str, LoadedRun]") -> None:
 
 
 def _audit_images(asked: Asked, loaded: "dict[str, LoadedRun]") -> None:
-    from cicf.report.audit_images import Answers, answers, audited, variants
+    from cicf.report.audit_images import Answers, answers, audited, check_labels, variants
     from cicf.report.audit_pictures import save_effects, save_flips
 
     if asked.confounder is not None:
@@ -158,6 +158,8 @@ def _audit_images(asked: Asked, loaded: "dict[str, LoadedRun]") -> None:
             "known; leave it out"
         )
     subjects = _subjects(asked, list(loaded.values()))
+    for run in loaded.values():
+        check_labels(run, subjects)
     total = len(subjects)
     subjects = subjects.some(min(asked.most, FAST_IMAGES) if asked.is_fast else asked.most)
     chosen = variants(subjects, ranks=(0, 2) if asked.is_fast else (0, 1, 2))

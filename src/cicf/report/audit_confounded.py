@@ -15,6 +15,7 @@ from cicf.core.modes import evaluating
 from cicf.core.streams import generator
 from cicf.data.confounded import Confounded, Kind, confounded_digits
 from cicf.data.demo import CLASSES
+from cicf.data.domains import DomainDataset
 from cicf.experiment import LoadedRun
 from cicf.report.audit import (
     Estimate,
@@ -72,11 +73,14 @@ def digits_of(run: LoadedRun) -> Classifier:
     )
 
     def classified(images: UInt8[Tensor, "n 3 32 32"]) -> Int[Tensor, " n"]:
+        unknown = torch.zeros(len(images), dtype=torch.int64)
+        data = DomainDataset(images, unknown, unknown, CLASSES, ("all",))
+        found = []
         with evaluating(run.model), torch.inference_mode():
-            found = [
-                run.model(run.prepared(list(some))).argmax(dim=1) for some in images.split(BATCH)
-            ]
-        return digits[torch.cat(found).cpu()]
+            for places in torch.arange(len(images)).split(BATCH):
+                batch = run.transform.evaluation(data, places).to(run.device)
+                found.append(run.model(batch).argmax(dim=1).cpu())
+        return digits[torch.cat(found)]
 
     return classified
 

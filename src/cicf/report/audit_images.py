@@ -76,6 +76,16 @@ def variants(subjects: Subjects, *, ranks: Sequence[int] = (0, 1, 2)) -> tuple[V
     )
 
 
+def check_labels(run: LoadedRun, subjects: Subjects) -> None:
+    """Refuse images of classes that a network does not know."""
+    unknown = sorted(set(subjects.labels or ()) - set(run.setup.classes))
+    if unknown:
+        raise DataError(
+            f"class {unknown[0]!r} is none that the network knows; its classes are "
+            f"{', '.join(run.setup.classes)}; name images without labels with --images"
+        )
+
+
 def changed(subject: Subject, variant: Variant) -> UInt8[Tensor, "3 h w"]:
     """Return the image of a subject after the intervention."""
     return variant.intervention.apply(subject.image, variant.level, subject.mask)
@@ -132,10 +142,4 @@ def _places(run: LoadedRun, subjects: Subjects) -> Int[Tensor, " n"] | None:
     """Return the labels as the network counts its classes."""
     if subjects.labels is None:
         return None
-    unknown = [name for name in subjects.labels if name not in run.setup.classes]
-    if unknown:
-        raise DataError(
-            f"class {unknown[0]!r} is none that the network knows; its classes are "
-            f"{', '.join(run.setup.classes)}; name images without labels with --images"
-        )
     return torch.tensor([run.setup.classes.index(name) for name in subjects.labels])

@@ -43,7 +43,7 @@ def interventions() -> tuple[Intervention, ...]:
         Intervention("contrast", (0.75, 0.5, 0.25), "contrast times this", _contrast),
         Intervention("grey", (0.5, 0.8, 1.0), "this share of the colour is lost", _grey),
         Intervention("blur", (0.015, 0.03, 0.06), "deviation, as a share of the side", _blur),
-        Intervention("jpeg", (50, 20, 5), "quality", _jpeg),
+        Intervention("jpeg", (50.0, 20.0, 5.0), "quality", _jpeg),
         Intervention(
             "border", (0.03, 0.06, 0.12), "width of the frame, share of the side", _border
         ),
