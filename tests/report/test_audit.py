@@ -150,6 +150,8 @@ def test_classifier_that_reads_the_ink_is_invariant_at_every_strength() -> None:
     right = [found.mean for found in run.estimates("accuracy").values()]
     assert all(found.mean == 1 for found in run.estimates("stays").values())
     assert all(found.mean > 0.95 for found in run.estimates("new_accuracy").values())
+    assert all(found.mean > 0.95 for found in run.estimates("changes").values())
+    assert run.estimates("kept_accuracy") == run.estimates("accuracy")
     assert max(right) - min(right) < 1e-9 < 0.95 < min(right)
     assert run.estimates("misled")[0.0].mean < 0.01
 
@@ -163,6 +165,9 @@ def test_classifier_that_reads_the_paper_is_never_invariant() -> None:
     assert (right[-1.0], right[1.0]) == (0, 1)
     assert right[0.5] == pytest.approx(0.55, abs=0.1)
     assert list(right) == list(STRENGTHS)
+    assert run.estimates("kept_accuracy")[1.0].mean == run.estimates("new_accuracy")[1.0].mean == 0
+    assert run.estimates("kept_accuracy")[-1.0].mean == pytest.approx(1 / 9)
+    assert run.estimates("new_accuracy")[-1.0].mean == pytest.approx(1 / 9, abs=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

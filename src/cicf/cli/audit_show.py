@@ -59,7 +59,7 @@ def show_confounded(
     count = first.estimates("accuracy")[0.0].n
     print_line(
         f"relation of the {kind} to the label: 1 always its own, 0 at random, -1 always reversed; "
-        f"{count} held-out digits; in brackets 95 % intervals over images"
+        f"{count} held-out digits; in brackets 95 % intervals over images, not seeds"
     )
     print_line(
         "a causal classifier stays in 100 % under do(confounder), is right in 100 % under "
@@ -94,7 +94,7 @@ def show_images(
     drawn = "" if total == len(names) else f", drawn of {total}"
     print_line(
         f"{len(names)} images{drawn}; probability: change of that of the class predicted before; "
-        "in brackets 95 % intervals over images"
+        "in brackets 95 % intervals over images, not seeds"
     )
 
 

@@ -33,9 +33,9 @@ STRENGTHS = (-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0)
 BATCH = 256
 HEAD = ("run", "strength", "measure", "mean", "low", "high", "images")
 PANELS = {
-    "accuracy": "as observed: right",
-    "stays": "do(confounder): prediction stays",
-    "new_accuracy": "do(cause): is the new label",
+    "accuracy": "as observed: right\n(causal: level)",
+    "stays": "do(confounder): prediction stays\n(causal: 100 %)",
+    "new_accuracy": "do(cause): is the new label\n(causal: 100 %)",
 }
 Classifier = Callable[[UInt8[Tensor, "n 3 32 32"]], Int[Tensor, " n"]]
 """Tells the digit in each image."""
@@ -140,7 +140,7 @@ def save_audit(
     runs: Sequence[AuditedRun], output: Path, *, kind: Kind, command: str
 ) -> tuple[Path, ...]:
     """Draw the three measures against the strength of the relation, a line for each run."""
-    with styled(7.2, 2.7) as figure:
+    with styled(7.2, 2.9) as figure:
         axes = figure.subplots(1, len(PANELS), sharey=True)
         for axis, (measure, title) in zip(axes, PANELS.items(), strict=True):
             axis.set(xticks=(-1, -0.5, 0, 0.5, 1), ylim=(-3, 103))
