@@ -98,8 +98,16 @@ def _curve(
     if not epochs:
         return []
     columns = [[values[epoch] for values in found] for epoch in epochs]
-    mean, low, high = (tuple(map(each, columns)) for each in (fmean, min, max))
-    return [Curve(label, parameters, tuple(epochs), mean, low, high, len(found))]
+    curve = Curve(
+        label=label,
+        parameters=parameters,
+        epochs=tuple(epochs),
+        mean=tuple(map(fmean, columns)),
+        low=tuple(map(min, columns)),
+        high=tuple(map(max, columns)),
+        n=len(found),
+    )
+    return [curve]
 
 
 def _losses(rows: Sequence[Values], parameters: Parameters) -> ByEpoch:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from matplotlib.ticker import MaxNLocator
 
 from cicf.report.grid import AVERAGE, signed
-from cicf.results.record import Record
 from cicf.results.table import Cell, Interval, Table
 
 _MARGIN = 4.0
@@ -140,64 +139,3 @@ def _told(cell: Interval) -> str:
         return f"{signed(cell.mean, 2)} points; one pair, so there is no interval"
     ends = f"{signed(cell.low, 2)} to {signed(cell.high, 2)}"
     return f"{signed(cell.mean, 2)} points, 95 %: {ends}, {cell.n} pairs"
-
-
-class Phase(NamedTuple):
-    """Is the time that a phase took, as a part of a bar."""
-
-    name: str
-    seconds: float
-    start: float
-    width: float
-
-
-class Cost(NamedTuple):
-    """Holds what the runs of a row took, in the mean."""
-
-    label: str
-    phases: tuple[Phase, ...]
-    total: float
-    step: float | None
-    """Seconds of a training step; None where no step was taken."""
-    n: int
-
-
-def costs(rows: Mapping[str, Sequence[Record]]) -> tuple[Cost, ...]:
-    """Return seconds by phase, with bars in percent of the longest row."""
-    means = {label: _mean_seconds(records) for label, records in rows.items()}
-    longest = max((sum(each.values()) for each in means.values()), default=0.0)
-    names = list(dict.fromkeys(name for each in means.values() for name in each))
-    return tuple(
-        Cost(
-            label,
-            _phases([(name, seconds.get(name, 0.0)) for name in names], longest),
-            sum(seconds.values()),
-            _step(rows[label]),
-            len(rows[label]),
-        )
-        for label, seconds in means.items()
-    )
-
-
-def _mean_seconds(records: Sequence[Record]) -> dict[str, float]:
-    names = dict.fromkeys(name for record in records for name in record.seconds)
-    return {
-        name: sum(record.seconds.get(name, 0.0) for record in records) / len(records)
-        for name in names
-    }
-
-
-def _phases(seconds: Iterable[tuple[str, float]], longest: float) -> tuple[Phase, ...]:
-    found: list[Phase] = []
-    start = 0.0
-    for name, value in seconds:
-        width = 100 * value / longest if longest else 0.0
-        found.append(Phase(name, value, round(start, 3), round(width, 3)))
-        start += width
-    return tuple(found)
-
-
-def _step(records: Sequence[Record]) -> float | None:
-    steps = sum(record.last.epoch * record.setup.steps_per_epoch for record in records)
-    seconds = sum(record.seconds.get("steps", 0.0) for record in records)
-    return seconds / steps if steps and seconds else None

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from cicf.core import CicfError
-from cicf.core.frozen import Frozen
 from cicf.data.benchmarks import is_benchmark
 from cicf.experiment import recipe
 from cicf.experiment.presets import DEMO
 from cicf.report.grid import NOTHING, Grid, Item, Line
+from cicf.report.page_cost import total_seconds
 from cicf.results.entries import Options, flat
 from cicf.results.record import Record
 from cicf.results.runs import FoundRun
@@ -59,7 +59,7 @@ def run_grid(rows: Mapping[str, Sequence[FoundRun]]) -> Grid:
 def _run_line(label: str, record: Record) -> Line:
     tested = record.accuracy("test") if record.last.test else None
     held = record.accuracy("validation")
-    seed, epochs, seconds = record.config.get("seed"), record.last.epoch, sum_of(record)
+    seed, epochs, seconds = record.config.get("seed"), record.last.epoch, total_seconds(record)
     items = (
         Item(", ".join(record.setup.protocol.tested) or NOTHING),
         Item(str(seed), value=float(seed) if isinstance(seed, int) else None),
@@ -69,11 +69,6 @@ def _run_line(label: str, record: Record) -> Line:
         Item(f"{seconds:.1f}", value=seconds),
     )
     return Line("ours", label, items)
-
-
-def sum_of(record: Record) -> float:
-    """Return the seconds of all phases."""
-    return float(sum(record.seconds.values()))
 
 
 def run_facts(label: str, run: FoundRun) -> RunFacts:
@@ -180,12 +175,3 @@ def _setting(value: JsonValue) -> str:
     except tomllib.TOMLDecodeError:
         is_text = text == text.strip()
     return text if is_text else json.dumps(text)
-
-
-class Provenance(Frozen):
-    """Says how a page came about."""
-
-    command: str
-    version: str
-    skipped: tuple[str, ...]
-    """A sentence for each run that is not shown."""
