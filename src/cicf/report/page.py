@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +94,26 @@ def render_page(
     Names from the data stay text wherever they stand; scripts and styles that are not the page's
     own are refused by its policy.
     """
+    style, script = _colours() + _asset("report.css"), _scripts()
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            sections=list(zip(sections, views, strict=True)),
+            title=title,
+            command=command,
+            version=version,
+            skipped=skipped,
+            # Our own files, which escaping would spoil.
+            style=Markup(style),
+            script=Markup(script),
+            policy=_policy(style, script),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("cicf.report"),
         autoescape=True,
@@ -101,18 +122,7 @@ def render_page(
         lstrip_blocks=True,
     )
     environment.filters.update(curves=_drawn, points=_placed)
-    style, script = _colours() + _asset("report.css"), _scripts()
-    return environment.get_template("report.html").render(
-        sections=list(zip(sections, views, strict=True)),
-        title=title,
-        command=command,
-        version=version,
-        skipped=skipped,
-        # Our own files, which escaping would spoil.
-        style=Markup(style),
-        script=Markup(script),
-        policy=_policy(style, script),
-    )
+    return environment
 
 
 def _with_baseline(table: Table) -> Table:

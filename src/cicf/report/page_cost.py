@@ -64,9 +64,9 @@ def cost_grid(found: Sequence[Cost]) -> Grid:
     columns: list[tuple[str, list[float | None]]] = [("total in s", [c.total for c in found])]
     for place, phase in enumerate(found[0].phases):
         columns.append((phase.name, [each.phases[place].seconds for each in found]))
-    for name in dict.fromkeys(name for each in found for name, _ in each.parts):
-        columns.append((f"of steps: {name}", [dict(each.parts).get(name) for each in found]))
+    parts = dict.fromkeys(name for each in found for name, _ in each.parts)
     columns += [
+        *((f"of steps: {name}", [dict(c.parts).get(name) for c in found]) for name in parts),
         ("step in ms", [None if c.step is None else 1000 * c.step for c in found]),
         ("peak in MB", [None if c.memory is None else c.memory / 1e6 for c in found]),
         ("runs", [float(c.n) for c in found]),

@@ -113,8 +113,8 @@ def _data(section: Section, root: Path | None) -> DomainDataset:
     at_hand, expected = fingerprint(data), section.table.fingerprint
     if at_hand != expected:
         raise DataError(
-            f"the images of {config.name} that are at hand have the fingerprint {at_hand}, those of "
-            f"the runs {expected}; name the folder of the others with --root"
+            f"the images of {config.name} at hand have the fingerprint {at_hand}, those of the "
+            f"runs {expected}; name the folder of the others with --root"
         )
     return data
 

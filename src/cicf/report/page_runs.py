@@ -170,8 +170,13 @@ def _setting(value: JsonValue) -> str:
     text = text_of(value)
     if not isinstance(value, str):
         return text
+    is_ambiguous = text in ("None", "null") or text != text.strip() or _is_toml(text)
+    return json.dumps(text) if is_ambiguous else text
+
+
+def _is_toml(text: str) -> bool:
     try:
-        is_text = text not in ("None", "null") and bool(tomllib.loads(f"value = {text}")) is False
+        tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        is_text = text == text.strip()
-    return text if is_text else json.dumps(text)
+        return False
+    return True
