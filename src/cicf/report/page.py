@@ -15,7 +15,8 @@ from cicf.report.compare import compared
 from cicf.report.curves import Curve, Curves, learning_curves
 from cicf.report.figures import COLOURS
 from cicf.report.grid import Grid, grids
-from cicf.report.page_cost import Cost, cost_grid, costs
+from cicf.report.page_ablation import PageAblation, page_ablations
+from cicf.report.page_cost import Costs, cost_grid, costs
 from cicf.report.page_plots import Plot, accuracy_plots, difference_plots
 from cicf.report.page_runs import (
     RowOptions,
@@ -49,8 +50,9 @@ class Section(NamedTuple):
     differences: Grid | None
     accuracy: tuple[Plot, ...]
     against: tuple[Plot, ...]
+    ablations: tuple[PageAblation, ...]
     curves: Curves
-    costs: tuple[Cost, ...]
+    costs: Costs
     seconds: Grid
     overview: Grid
     differing: Grid | None
@@ -135,7 +137,7 @@ def _with_baseline(table: Table) -> Table:
 def _section(table: Table, by_path: Mapping[Path, FoundRun]) -> Section:
     runs = {row.label: tuple(by_path[path] for path in row.runs) for row in table.rows}
     results, *differences = grids(table)
-    spent = costs({label: [run.record for run in each] for label, each in runs.items()})
+    spent = costs(runs)
     options = row_options(runs)
     return Section(
         table=table,
@@ -144,6 +146,7 @@ def _section(table: Table, by_path: Mapping[Path, FoundRun]) -> Section:
         differences=differences[0] if differences else None,
         accuracy=accuracy_plots(table),
         against=difference_plots(table),
+        ablations=page_ablations([run for each in runs.values() for run in each]),
         curves=learning_curves({row.label: row.runs for row in table.rows}),
         costs=spent,
         seconds=cost_grid(spent),
@@ -178,8 +181,9 @@ def _placed(case: Case) -> dict[str, object]:
     """Return points as the script draws them."""
     found = case.clouds
     assert found is not None
-    clouds = [each._asdict() for each in found.clouds]
-    return {**found._asdict(), "clouds": clouds, "tested": case.tested}
+    shown = found._asdict() | {"clouds": [each._asdict() for each in found.clouds]}
+    del shown["compact"]
+    return {**shown, "tested": case.tested}
 
 
 def _asset(name: str) -> str:

@@ -1,18 +1,21 @@
-"""What runs took: seconds by phase, as bars and as numbers."""
+"""What rows of runs took: seconds by phase as bars, and the same as numbers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from cicf.report.cost import PASSES, REST, Cost, cost_tables
 from cicf.report.grid import NOTHING, Grid, Item, Line
 from cicf.results.record import Record
+from cicf.results.runs import FoundRun
 from cicf.training.costs import PHASES
 
-_NOTE = "seconds, mean over the runs of a row; they depend on the machine and its load"
+_STEPS = ("steps", *PASSES, REST)
+"""Phases in which the network learns."""
 
 
 class Phase(NamedTuple):
-    """Is the time that a phase took, as a part of a bar."""
+    """Is the mean time of a phase, as a part of a bar in percent of the longest."""
 
     name: str
     seconds: float
@@ -20,37 +23,41 @@ class Phase(NamedTuple):
     width: float
 
 
-class Cost(NamedTuple):
-    """Holds what the runs of a row took, in the mean."""
+class RowCost(NamedTuple):
+    """Holds what the runs of a row took, in the mean; None where it is not known."""
 
     label: str
     phases: tuple[Phase, ...]
     total: float
     step: float | None
-    """Seconds of a training step; None where no step was taken."""
+    """Seconds of a training step."""
+    clustering_percent: float | None
+    times_erm: float | None
     memory: float | None
-    """Bytes at the peak, in the mean of the runs that know it."""
-    parts: tuple[tuple[str, float], ...]
-    """What the steps consist of, where the method says so."""
+    """Bytes at the peak."""
     n: int
     """Runs."""
 
 
-def costs(rows: Mapping[str, Sequence[Record]]) -> tuple[Cost, ...]:
-    """Return seconds by phase, with bars in percent of the longest row."""
-    names = [name for name in PHASES if any(name in each.seconds for each in _all(rows))]
-    longest = max((fmean(map(total_seconds, each)) for each in rows.values()), default=0.0)
-    return tuple(
-        Cost(
-            label,
-            _phases([(name, _mean(name, records)) for name in names], longest),
-            fmean(map(total_seconds, records)),
-            _step(records),
-            _memory(records),
-            tuple((name, _mean(name, records)) for name in _parts(records)),
-            len(records),
-        )
-        for label, records in rows.items()
+class Costs(NamedTuple):
+    """Holds the costs of a table's rows, with what must be said beside them."""
+
+    rows: tuple[RowCost, ...]
+    notes: tuple[str, ...]
+
+
+def costs(rows: Mapping[str, Sequence[FoundRun]]) -> Costs:
+    """Return what rows took; all runs are of the same data, protocol and network."""
+    tables = cost_tables([run for runs in rows.values() for run in runs])
+    by_path = {cost.path: cost for table in tables for cost in table.costs}
+    names = list(dict.fromkeys(name for table in tables for name in table.phases))
+    found = {label: [by_path[run.path] for run in runs] for label, runs in rows.items()}
+    # Runs that took no time have no bars.
+    longest = max(fmean(cost.total for cost in each) for each in found.values()) or 1.0
+    notes = dict.fromkeys(note for table in tables for note in table.footnotes)
+    return Costs(
+        tuple(_row(label, each, names, longest) for label, each in found.items()),
+        ("seconds and memory are means over the runs of a row", *notes),
     )
 
 
@@ -59,61 +66,59 @@ def total_seconds(record: Record) -> float:
     return float(sum(record.seconds.get(name, 0.0) for name in PHASES))
 
 
-def cost_grid(found: Sequence[Cost]) -> Grid:
+def cost_grid(found: Costs) -> Grid:
     """Return the same as numbers; what no row knows has no column."""
-    columns: list[tuple[str, list[float | None]]] = [("total in s", [c.total for c in found])]
-    for place, phase in enumerate(found[0].phases):
-        columns.append((phase.name, [each.phases[place].seconds for each in found]))
-    parts = dict.fromkeys(name for each in found for name, _ in each.parts)
+    rows = found.rows
+    columns: list[tuple[str, list[float | None]]] = [("total in s", [r.total for r in rows])]
+    for place, phase in enumerate(rows[0].phases):
+        columns.append((phase.name, [row.phases[place].seconds for row in rows]))
     columns += [
-        *((f"of steps: {name}", [dict(c.parts).get(name) for c in found]) for name in parts),
-        ("step in ms", [None if c.step is None else 1000 * c.step for c in found]),
-        ("peak in MB", [None if c.memory is None else c.memory / 1e6 for c in found]),
-        ("runs", [float(c.n) for c in found]),
+        ("step in ms", [None if r.step is None else 1000 * r.step for r in rows]),
+        ("clustering %", [r.clustering_percent for r in rows]),
+        ("× ERM", [r.times_erm for r in rows]),
+        ("peak in MB", [None if r.memory is None else r.memory / 1e6 for r in rows]),
+        ("runs", [float(r.n) for r in rows]),
     ]
     known = [(name, values) for name, values in columns if any(v is not None for v in values)]
     lines = tuple(
-        Line("ours", each.label, tuple(_number(values[row], name) for name, values in known))
-        for row, each in enumerate(found)
+        Line("ours", row.label, tuple(_number(values[place], name) for name, values in known))
+        for place, row in enumerate(rows)
     )
-    head = ("method", *(name for name, _ in known))
-    return Grid("Seconds", head, lines, (_NOTE,))
+    return Grid("Seconds", ("method", *(name for name, _ in known)), lines, found.notes)
 
 
-def _number(value: float | None, column: str) -> Item:
-    digits = 0 if column == "runs" else 1
-    return Item(NOTHING) if value is None else Item(f"{value:.{digits}f}", value=value)
+def _row(label: str, costs: Sequence[Cost], names: Sequence[str], longest: float) -> RowCost:
+    steps = sum(cost.steps for cost in costs)
+    learning = sum(cost.seconds.get(name, 0.0) for cost in costs for name in _STEPS)
+    return RowCost(
+        label=label,
+        phases=_phases(costs, names, longest),
+        total=fmean(cost.total for cost in costs),
+        step=learning / steps if steps and learning else None,
+        clustering_percent=_mean(costs, lambda cost: cost.clustering_percent),
+        times_erm=_mean(costs, lambda cost: cost.times_erm),
+        memory=_mean(costs, lambda cost: cost.peak_memory),
+        n=len(costs),
+    )
 
 
-def _all(rows: Mapping[str, Sequence[Record]]) -> list[Record]:
-    return [record for records in rows.values() for record in records]
-
-
-def _mean(name: str, records: Sequence[Record]) -> float:
-    return fmean(record.seconds.get(name, 0.0) for record in records)
-
-
-def _parts(records: Sequence[Record]) -> list[str]:
-    names = dict.fromkeys(name for record in records for name in record.seconds)
-    return [name for name in names if name not in PHASES]
-
-
-def _memory(records: Sequence[Record]) -> float | None:
-    known = [record.peak_memory for record in records if record.peak_memory is not None]
-    return fmean(known) if known else None
-
-
-def _phases(seconds: Iterable[tuple[str, float]], longest: float) -> tuple[Phase, ...]:
+def _phases(costs: Sequence[Cost], names: Sequence[str], longest: float) -> tuple[Phase, ...]:
     found: list[Phase] = []
     start = 0.0
-    for name, value in seconds:
-        width = 100 * value / longest if longest else 0.0
-        found.append(Phase(name, value, round(start, 3), round(width, 3)))
+    for name in names:
+        seconds = fmean(cost.seconds.get(name, 0.0) for cost in costs)
+        width = 100 * seconds / longest
+        found.append(Phase(name, seconds, round(start, 3), round(width, 3)))
         start += width
     return tuple(found)
 
 
-def _step(records: Sequence[Record]) -> float | None:
-    steps = sum(record.last.epoch * record.setup.steps_per_epoch for record in records)
-    seconds = sum(record.seconds.get("steps", 0.0) for record in records)
-    return seconds / steps if steps and seconds else None
+def _mean(costs: Sequence[Cost], of: Callable[[Cost], float | None]) -> float | None:
+    """Return the mean over the runs that know it."""
+    known = [value for cost in costs if (value := of(cost)) is not None]
+    return fmean(known) if known else None
+
+
+def _number(value: float | None, column: str) -> Item:
+    digits = {"runs": 0, "× ERM": 2}.get(column, 1)
+    return Item(NOTHING) if value is None else Item(f"{value:.{digits}f}", value=float(value))

@@ -20,9 +20,13 @@ from cicf.data.views import View
 from cicf.experiment import LoadedRun, open_run
 from cicf.experiment.data import load_data
 from cicf.report.cams import CamRow, CamView, cam_rows, chosen_images
+from cicf.report.chosen import class_names, domain_names, image_name, role_of
+from cicf.report.estimates import Estimate
+from cicf.report.grid import NOTHING, Grid, Item, Line
+from cicf.report.grouped import compact
 from cicf.report.page import Section
 from cicf.report.page_views import Case, Cloud, Clouds, Look, Map, Views, data_uri, sprite_uri
-from cicf.report.tsne import embedded
+from cicf.report.tsne import features_of, plane
 from cicf.results.runs import FoundRun
 
 MOST_NETWORKS = 6
@@ -147,7 +151,7 @@ def _case(
     except (CicfError, OSError) as error:
         missing.append(f"there is no Grad-CAM: {error}")
     try:
-        clouds = _clouds(opened, data, amount.points)
+        clouds = _clouds(opened, data, amount.points, missing)
     except (CicfError, OSError) as error:
         missing.append(f"there is no t-SNE: {error}")
     folders = tuple((label, str(runs[label].path)) for label in opened)
@@ -185,22 +189,60 @@ def _picture(image: UInt8[Tensor, "3 s s"]) -> Image.Image:
     return Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
 
 
-def _clouds(opened: Mapping[str, LoadedRun], data: DomainDataset, points: int) -> Clouds:
+def _clouds(
+    opened: Mapping[str, LoadedRun], data: DomainDataset, points: int, missing: list[str]
+) -> Clouds:
     per_domain = max(1, points // len(data.domains))
     places = chosen_images(data, data.domains, per_domain=per_domain)
-    found = {label: embedded(run, data, places) for label, run in opened.items()}
-    first = next(iter(found.values()))
+    features = {label: features_of(run, data, places) for label, run in opened.items()}
+    measured: Grid | None = None
+    try:
+        measured = _compactness(features, data, places, next(iter(opened.values())))
+    except CicfError as error:
+        missing.append(f"it is not measured how compact classes are: {error}")
     return Clouds(
-        clouds=tuple(
-            Cloud(label, _unit(each.points), each.silhouette, each.scatter_ratio)
-            for label, each in found.items()
-        ),
-        images=first.images,
-        classes=first.classes,
-        domains=first.domains,
+        clouds=tuple(Cloud(label, _unit(plane(each))) for label, each in features.items()),
+        images=tuple(image_name(data, place) for place in places),
+        classes=class_names(data, places),
+        domains=domain_names(data, places),
+        compact=measured,
         sprite=sprite_uri(_thumbnails(data, places)),
         columns=_THUMBS,
         side=_THUMB,
+    )
+
+
+def _compactness(
+    features: Mapping[str, Float[np.ndarray, "n _"]],
+    data: DomainDataset,
+    places: Sequence[int],
+    run: LoadedRun,
+) -> Grid:
+    roles = {name: role_of(run, name) for name in data.domains}
+    scores, _ = compact(features, data, places, roles)
+    head = ("method", "on", "images", "silhouette", "95 %", "scatter ratio", "95 %")
+    lines = (
+        Line(
+            "ours",
+            each.run,
+            (
+                Item(each.on),
+                Item(str(each.images), value=float(each.images)),
+                *_items(each.measures.silhouette),
+                *_items(each.measures.scatter_ratio),
+            ),
+        )
+        for each in scores
+    )
+    return Grid("Compactness of classes", head, tuple(lines), ())
+
+
+def _items(found: Estimate) -> tuple[Item, Item]:
+    if found.value is None or found.low is None or found.high is None:
+        return Item(NOTHING), Item(NOTHING)
+    return (
+        Item(f"{found.value:z.3f}", value=found.value),
+        Item(f"[{found.low:z.3f}, {found.high:z.3f}]", value=found.low),
     )
 
 

@@ -120,11 +120,39 @@ def _differences(name: str, cells: Mapping[str, Interval], labels: Sequence[str]
             labels.index(label),
             (Mark(axis.at(cell.mean), _told(cell), "mean"),),
             signed(cell.mean),
-            span=None if cell.low is None else (axis.at(_ends(cell)[0]), axis.at(_ends(cell)[1])),
+            span=_span(cell, axis),
         )
         for label, cell in cells.items()
     )
     return Plot(name, axis.ticks, tuple(tracks), axis.at(0.0))
+
+
+def interval_plot(title: str, rows: Sequence[tuple[str, Interval]]) -> Plot:
+    """Return means with their intervals, a line for each."""
+    axis = _Axis(value for _, cell in rows for value in _ends(cell))
+    tracks = (
+        Track(
+            label,
+            0,
+            (Mark(axis.at(cell.mean), f"{cell.mean:.2f} %, 95 %: {_range(cell)}", "mean"),),
+            f"{cell.mean:.1f}",
+            span=_span(cell, axis),
+        )
+        for label, cell in rows
+    )
+    return Plot(title, axis.ticks, tuple(tracks))
+
+
+def _span(cell: Interval, axis: _Axis) -> tuple[float, float] | None:
+    if cell.low is None or cell.high is None:
+        return None
+    return axis.at(cell.low), axis.at(cell.high)
+
+
+def _range(cell: Interval) -> str:
+    if cell.low is None or cell.high is None:
+        return "no interval"
+    return f"{cell.low:.2f} to {cell.high:.2f}"
 
 
 def _ends(cell: Interval) -> tuple[float, float]:

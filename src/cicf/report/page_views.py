@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from cicf.report.grid import Grid
+
 _SMALL = 64
 """Side in pixels up to which a picture is kept to the pixel; larger ones are photographs."""
 _QUALITY = 80
@@ -43,8 +45,6 @@ class Cloud(NamedTuple):
 
     label: str
     points: tuple[tuple[float, float], ...]
-    silhouette: float
-    scatter_ratio: float
 
 
 class Clouds(NamedTuple):
@@ -54,6 +54,8 @@ class Clouds(NamedTuple):
     images: tuple[str, ...]
     classes: tuple[str, ...]
     domains: tuple[str, ...]
+    compact: Grid | None
+    """How compact classes are as features, on sources and target apart; None if not measured."""
     sprite: str
     """All images as one picture, so many in a row."""
     columns: int

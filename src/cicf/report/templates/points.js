@@ -22,7 +22,7 @@ function drawClouds(root) {
       svg.append(point);
       return point;
     });
-    const label = `t-SNE of ${cloud.label}: ${data.images.length} images, silhouette ${cloud.silhouette.toFixed(2)}. Arrow keys go from image to image.`;
+    const label = `t-SNE of ${cloud.label}: ${data.images.length} images of ${groups.class.length} classes. Arrow keys go from image to image.`;
     const stage = make("div", { class: "stage", tabindex: "0", role: "img", "aria-label": label }, svg);
     return { cloud, svg, points, stage, figure: make("figure", { class: "panel" }, make("h4", {}, cloud.label), stage) };
   });

@@ -1,0 +1,74 @@
+"""Ablations on a page: accuracy against each option that some runs differ in alone."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cicf.core import ResultError
+from cicf.report.ablation import ablation
+from cicf.report.grid import NOTHING, Grid, Item, Line, signed
+from cicf.report.page_plots import Plot, interval_plot
+from cicf.results.axes import OVERS
+from cicf.results.curves import Ablation, Curve, Point
+from cicf.results.runs import FoundRun
+from cicf.results.table import Interval
+
+HEAD = ("value", "mean %", "95 % interval", "difference to ERM", "seeds")
+
+
+class PageAblation(NamedTuple):
+    """Holds one option: what its values came to, as plots and as tables."""
+
+    title: str
+    option: str
+    curves: tuple[tuple[Plot, Grid], ...]
+
+
+def page_ablations(runs: Sequence[FoundRun]) -> tuple[PageAblation, ...]:
+    """Return an ablation for every option that has one; the runs of a table, so none is mixed."""
+    return tuple(_shown(found) for found in _ablations(runs))
+
+
+def _ablations(runs: Sequence[FoundRun]) -> Iterator[Ablation]:
+    for over in OVERS:
+        try:
+            yield ablation(runs, over)
+        except ResultError:
+            # No two runs differ in this option alone.
+            continue
+
+
+def _shown(found: Ablation) -> PageAblation:
+    curves = tuple((_plot(curve), _grid(curve)) for curve in found.curves)
+    return PageAblation(found.axis, found.option, curves)
+
+
+def _plot(curve: Curve) -> Plot:
+    points = [*curve.points, *([curve.baseline] if curve.baseline else [])]
+    return interval_plot(curve.title, [(str(point.value), point.mean) for point in points])
+
+
+def _grid(curve: Curve) -> Grid:
+    points = [*curve.points, *([curve.baseline] if curve.baseline else [])]
+    lines = tuple(Line("ours", str(point.value), tuple(_items(point))) for point in points)
+    return Grid(curve.title, HEAD, lines, curve.footnotes)
+
+
+def _items(point: Point) -> Iterator[Item]:
+    mean, difference = point.mean, point.difference
+    yield Item(f"{mean.mean:.1f}", value=mean.mean)
+    yield Item(_ends(mean, signs=False), value=mean.low)
+    if difference is None:
+        yield Item(NOTHING)
+    else:
+        yield Item(
+            f"{signed(difference.mean)} {_ends(difference, signs=True)}", value=difference.mean
+        )
+    yield Item(str(mean.n), value=float(mean.n))
+
+
+def _ends(interval: Interval, *, signs: bool) -> str:
+    if interval.low is None or interval.high is None:
+        return f"({interval.n})" if signs else NOTHING
+    if signs:
+        return f"[{signed(interval.low, 2)}, {signed(interval.high, 2)}]"
+    return f"[{interval.low:.1f}, {interval.high:.1f}]"
