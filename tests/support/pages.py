@@ -10,7 +10,7 @@ from tests.support.runs import folder_of_images, train
 
 ODD_CLASS = "<script>alert(1)</script>"
 ODD_FOLDER = '"&<b>run'
-VOID = ("meta", "img", "br", "link", "input", "hr")
+VOID = ("meta", "img", "wbr", "link", "input")
 DRAWN = ("circle", "line", "path", "rect")
 """What stands alone in a drawing, written with a slash."""
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from cicf.report.compare import compared
 from cicf.report.curves import Curve, Curves, learning_curves
@@ -123,7 +124,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(curves=_drawn, points=_placed)
+    environment.filters.update(curves=_drawn, points=_placed, breakable=_breakable)
     return environment
 
 
@@ -184,6 +185,11 @@ def _placed(case: Case) -> dict[str, object]:
     shown = found._asdict() | {"clouds": [each._asdict() for each in found.clouds]}
     del shown["compact"]
     return {**shown, "tested": case.tested}
+
+
+def _breakable(label: str) -> Markup:
+    """Return a label that may go on in the next line after the signs of an option."""
+    return Markup(re.sub(r"([=.,+])(?=\w)", r"\1<wbr>", str(escape(label))))
 
 
 def _asset(name: str) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from cicf.core import ResultError
 from cicf.report.ablation import ablation
+from cicf.report.figures import COLOURS
 from cicf.report.grid import NOTHING, Grid, Item, Line, signed
 from cicf.report.page_plots import Plot, interval_plot
 from cicf.results.axes import OVERS
@@ -12,7 +13,9 @@ from cicf.results.curves import Ablation, Curve, Point
 from cicf.results.runs import FoundRun
 from cicf.results.table import Interval
 
-HEAD = ("value", "mean %", "95 % interval", "difference to ERM", "seeds")
+GREY = len(COLOURS) - 1
+"""Which colour plain training has, so that it is told from the values of the option."""
+HEAD = ("value", "mean %", "95 % interval", "difference to ERM", "runs")
 
 
 class PageAblation(NamedTuple):
@@ -43,8 +46,10 @@ def _shown(found: Ablation) -> PageAblation:
 
 
 def _plot(curve: Curve) -> Plot:
-    points = [*curve.points, *([curve.baseline] if curve.baseline else [])]
-    return interval_plot(curve.title, [(str(point.value), point.mean) for point in points])
+    rows = [(str(point.value), point.mean, 0) for point in curve.points]
+    if curve.baseline is not None:
+        rows.append((str(curve.baseline.value), curve.baseline.mean, GREY))
+    return interval_plot(curve.title, rows)
 
 
 def _grid(curve: Curve) -> Grid:

@@ -93,12 +93,13 @@ def _shown(cell: Cell) -> Iterator[float]:
 
 
 def _marks(cell: Cell, axis: _Axis) -> Iterator[Mark]:
-    if cell.published is not None:
-        yield Mark(axis.at(float(cell.published)), f"paper: {cell.published}", "paper")
     for seed, value in cell.values.items() if cell.n > 1 else ():
         yield Mark(axis.at(value), f"seed {seed}: {value:.2f} %", "seed")
     spread = "" if cell.std is None else f" ± {cell.std:.2f}"
     yield Mark(axis.at(cell.mean), f"mean of {cell.n}: {cell.mean:.2f}{spread} %", "mean")
+    if cell.published is not None:
+        # Last, so that its outline is seen where it meets ours.
+        yield Mark(axis.at(float(cell.published)), f"paper: {cell.published}", "paper")
 
 
 def difference_plots(table: Table) -> tuple[Plot, ...]:
@@ -127,18 +128,18 @@ def _differences(name: str, cells: Mapping[str, Interval], labels: Sequence[str]
     return Plot(name, axis.ticks, tuple(tracks), axis.at(0.0))
 
 
-def interval_plot(title: str, rows: Sequence[tuple[str, Interval]]) -> Plot:
-    """Return means with their intervals, a line for each."""
-    axis = _Axis(value for _, cell in rows for value in _ends(cell))
+def interval_plot(title: str, rows: Sequence[tuple[str, Interval, int]]) -> Plot:
+    """Return means with their intervals: the name of each, its numbers, and its colour."""
+    axis = _Axis(value for _, cell, _ in rows for value in _ends(cell))
     tracks = (
         Track(
             label,
-            0,
+            series,
             (Mark(axis.at(cell.mean), f"{cell.mean:.2f} %, 95 %: {_range(cell)}", "mean"),),
             f"{cell.mean:.1f}",
             span=_span(cell, axis),
         )
-        for label, cell in rows
+        for label, cell, series in rows
     )
     return Plot(title, axis.ticks, tuple(tracks))
 

@@ -58,7 +58,7 @@ function drawPanel(panel, hidden) {
     }
     const dashed = curve.parameters === "theta_dagger" ? " dagger" : "";
     parts.push(make("path", { class: `curve stroke-${color}${dashed}`, d: `M${line(curve.mean).join("L")}` }));
-    if (curve.epochs.length <= 30) {
+    if (curve.epochs.length <= 12) {
       for (const i of curve.epochs.keys()) parts.push(make("circle", { class: `fill-${color}`, cx: x(curve.epochs[i]), cy: y(curve.mean[i]), r: 2.6 }));
     }
     return parts;
