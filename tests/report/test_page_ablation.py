@@ -28,6 +28,8 @@ def test_an_option_that_alone_differs_has_a_plot_and_a_table() -> None:
     ((plot, grid),) = found.curves
     assert [track.label for track in plot.tracks] == ["random", "clusters", "ERM"]
     assert [line.items[0].value for line in grid.lines] == pytest.approx([70.5, 74.5, 68.5])
+    # Seeds that lie a point apart have a deviation of 1/√2, and their mean an error of 1/2.
+    assert [line.items[1].value for line in grid.lines] == pytest.approx([0.5, 0.5, 0.5])
     assert [line.items[2].text[:4] for line in grid.lines] == ["+2.0", "+6.0", "–"]
 
 

@@ -7,7 +7,7 @@ from cicf.core import ResultError
 from cicf.report.ablation import ablation
 from cicf.report.figures import COLOURS
 from cicf.report.grid import NOTHING, Grid, Item, Line, signed
-from cicf.report.page_plots import Plot, interval_plot
+from cicf.report.page_plots import Plot, mean_plot
 from cicf.results.axes import OVERS
 from cicf.results.curves import Ablation, Curve, Point
 from cicf.results.runs import FoundRun
@@ -15,7 +15,7 @@ from cicf.results.table import Interval
 
 GREY = len(COLOURS) - 1
 """Which colour plain training has, so that it is told from the values of the option."""
-HEAD = ("value", "mean %", "95 % interval", "difference to ERM", "runs")
+HEAD = ("value", "mean %", "standard error", "difference to ERM", "runs")
 
 
 class PageAblation(NamedTuple):
@@ -46,10 +46,10 @@ def _shown(found: Ablation) -> PageAblation:
 
 
 def _plot(curve: Curve) -> Plot:
-    rows = [(str(point.value), point.mean, 0) for point in curve.points]
-    if curve.baseline is not None:
-        rows.append((str(curve.baseline.value), curve.baseline.mean, GREY))
-    return interval_plot(curve.title, rows)
+    rows = [(str(each.value), each.mean.mean, each.error, 0) for each in curve.points]
+    if (base := curve.baseline) is not None:
+        rows.append((str(base.value), base.mean.mean, base.error, GREY))
+    return mean_plot(curve.title, rows)
 
 
 def _grid(curve: Curve) -> Grid:
@@ -59,21 +59,15 @@ def _grid(curve: Curve) -> Grid:
 
 
 def _items(point: Point) -> Iterator[Item]:
-    mean, difference = point.mean, point.difference
+    mean = point.mean
     yield Item(f"{mean.mean:.1f}", value=mean.mean)
-    yield Item(_ends(mean, signs=False), value=mean.low)
-    if difference is None:
-        yield Item(NOTHING)
-    else:
-        yield Item(
-            f"{signed(difference.mean)} {_ends(difference, signs=True)}", value=difference.mean
-        )
+    yield Item(NOTHING if point.error is None else f"{point.error:.2f}", value=point.error)
+    yield Item(NOTHING) if point.difference is None else _difference(point.difference)
     yield Item(str(mean.n), value=float(mean.n))
 
 
-def _ends(interval: Interval, *, signs: bool) -> str:
-    if interval.low is None or interval.high is None:
-        return f"({interval.n})" if signs else NOTHING
-    if signs:
-        return f"[{signed(interval.low, 2)}, {signed(interval.high, 2)}]"
-    return f"[{interval.low:.1f}, {interval.high:.1f}]"
+def _difference(found: Interval) -> Item:
+    text = f"{signed(found.mean)} ({found.n})"
+    if found.low is not None and found.high is not None:
+        text = f"{signed(found.mean)} [{signed(found.low, 2)}, {signed(found.high, 2)}]"
+    return Item(text, value=found.mean)

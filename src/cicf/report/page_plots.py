@@ -128,32 +128,30 @@ def _differences(name: str, cells: Mapping[str, Interval], labels: Sequence[str]
     return Plot(name, axis.ticks, tuple(tracks), axis.at(0.0))
 
 
-def interval_plot(title: str, rows: Sequence[tuple[str, Interval, int]]) -> Plot:
-    """Return means with their intervals: the name of each, its numbers, and its colour."""
-    axis = _Axis(value for _, cell, _ in rows for value in _ends(cell))
+def mean_plot(title: str, rows: Sequence[tuple[str, float, float | None, int]]) -> Plot:
+    """Return means with bars to both sides: of each the name, the mean, its error, its colour."""
+    axis = _Axis(mean + sign * (error or 0.0) for _, mean, error, _ in rows for sign in (-1, 1))
     tracks = (
         Track(
             label,
             series,
-            (Mark(axis.at(cell.mean), f"{cell.mean:.2f} %, 95 %: {_range(cell)}", "mean"),),
-            f"{cell.mean:.1f}",
-            span=_span(cell, axis),
+            (Mark(axis.at(mean), _with_error(mean, error), "mean"),),
+            f"{mean:.1f}",
+            span=None if error is None else (axis.at(mean - error), axis.at(mean + error)),
         )
-        for label, cell, series in rows
+        for label, mean, error, series in rows
     )
     return Plot(title, axis.ticks, tuple(tracks))
+
+
+def _with_error(mean: float, error: float | None) -> str:
+    return f"{mean:.2f} %" if error is None else f"{mean:.2f} ± {error:.2f} %"
 
 
 def _span(cell: Interval, axis: _Axis) -> tuple[float, float] | None:
     if cell.low is None or cell.high is None:
         return None
     return axis.at(cell.low), axis.at(cell.high)
-
-
-def _range(cell: Interval) -> str:
-    if cell.low is None or cell.high is None:
-        return "no interval"
-    return f"{cell.low:.2f} to {cell.high:.2f}"
 
 
 def _ends(cell: Interval) -> tuple[float, float]:
