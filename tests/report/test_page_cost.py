@@ -64,3 +64,11 @@ def test_costs_are_told_as_multiples_of_erm() -> None:
 def test_runs_without_times_cost_nothing_and_break_nothing() -> None:
     row = only(took({}))
     assert (row.total, row.step, row.phases) == (0.0, None, ())
+
+
+def test_no_two_phases_of_a_training_look_alike() -> None:
+    names = ("clustering", "data", "pass 1", "pass 2", "pass 3", "loss at θ", "evaluation")
+    timed = took({**dict.fromkeys((*names, "checkpoints"), 1.0), "steps": 5.0})
+    looks = [(phase.series, phase.shade) for phase in only(timed).phases]
+    assert len(looks) == len(set(looks)) == 9
+    assert all(series < 8 and shade < 5 for series, shade in looks)

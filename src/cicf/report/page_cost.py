@@ -12,6 +12,8 @@ from cicf.training.costs import PHASES
 
 _STEPS = ("steps", *PASSES, REST)
 """Phases in which the network learns."""
+_SERIES = ("clustering", "data", "steps", "evaluation", "checkpoints")
+"""Phases that have a colour of their own; what steps consist of are shades of theirs."""
 
 
 class Phase(NamedTuple):
@@ -21,6 +23,10 @@ class Phase(NamedTuple):
     seconds: float
     start: float
     width: float
+    series: int
+    """Which colour it has."""
+    shade: int = 0
+    """Which shade of it, from the fullest."""
 
 
 class RowCost(NamedTuple):
@@ -71,7 +77,8 @@ def cost_grid(found: Costs) -> Grid:
     rows = found.rows
     columns: list[tuple[str, list[float | None]]] = [("total in s", [r.total for r in rows])]
     for place, phase in enumerate(rows[0].phases):
-        columns.append((phase.name, [row.phases[place].seconds for row in rows]))
+        # What took no time was not done.
+        columns.append((phase.name, [row.phases[place].seconds or None for row in rows]))
     columns += [
         ("step in ms", [None if r.step is None else 1000 * r.step for r in rows]),
         ("clustering %", [r.clustering_percent for r in rows]),
@@ -108,9 +115,16 @@ def _phases(costs: Sequence[Cost], names: Sequence[str], longest: float) -> tupl
     for name in names:
         seconds = fmean(cost.seconds.get(name, 0.0) for cost in costs)
         width = 100 * seconds / longest
-        found.append(Phase(name, seconds, round(start, 3), round(width, 3)))
+        found.append(Phase(name, seconds, round(start, 3), round(width, 3), *_colour(name)))
         start += width
     return tuple(found)
+
+
+def _colour(name: str) -> tuple[int, int]:
+    """Return colour and shade of a phase; one that is not known has the next colour."""
+    if name in _STEPS:
+        return _SERIES.index("steps"), max(0, _STEPS.index(name) - 1)
+    return _SERIES.index(name) if name in _SERIES else len(_SERIES), 0
 
 
 def _mean(costs: Sequence[Cost], of: Callable[[Cost], float | None]) -> float | None:

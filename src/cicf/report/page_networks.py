@@ -46,7 +46,7 @@ class Amount(NamedTuple):
     """How many of the targets; None for all."""
 
 
-FAST = Amount(images=2, points=40, cases=1)
+FAST = Amount(images=2, points=80, cases=1)
 
 
 def network_views(
