@@ -23,6 +23,7 @@ from cicf.cli.figure import figure
 from cicf.cli.inspect import evaluate, explain, export, predict
 from cicf.cli.methods import methods, options
 from cicf.cli.preset import preset
+from cicf.cli.report import report
 from cicf.cli.sampling import sampling
 from cicf.cli.table import table
 from cicf.cli.train import train
@@ -51,6 +52,7 @@ app.command("bench")(bench)
 app.command("ablate")(ablate)
 app.command("cost")(cost)
 app.command("table")(table)
+app.command("report")(report)
 app.command("sampling")(sampling)
 app.command("preset")(preset)
 app.command("methods")(methods)

@@ -45,7 +45,7 @@ class Cost(Frozen):
     @property
     def total(self) -> float:
         """Return the seconds of all phases."""
-        return sum(self.seconds.values())
+        return float(sum(self.seconds.values()))
 
     @property
     def per_epoch(self) -> float:

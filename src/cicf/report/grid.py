@@ -16,6 +16,8 @@ class Item(NamedTuple):
 
     text: str
     is_best: bool = False
+    value: float | None = None
+    """What lines are sorted by, with all its digits; None where there is no number."""
 
 
 class Line(NamedTuple):
@@ -77,7 +79,7 @@ def _ours(cell: Cell | None) -> Item:
     text = f"{cell.mean:.1f}"
     if cell.std is not None:
         text += f" ± {cell.std:.1f}"
-    return Item(f"{text} ({cell.n})", cell.is_best)
+    return Item(f"{text} ({cell.n})", cell.is_best, cell.mean)
 
 
 def _paper(cell: Cell | None) -> str:
@@ -96,7 +98,9 @@ def _compared(table: Table, row: ComparedRow) -> Line:
     cells = [row.cells.get(column) for column in table.columns]
     if table.has_average:
         cells.append(row.average)
-    items = tuple(Item(_interval(cell)) for cell in cells)
+    items = tuple(
+        Item(_interval(cell), value=None if cell is None else cell.mean) for cell in cells
+    )
     return Line("ours", f"{row.label} vs {row.against}", items)
 
 

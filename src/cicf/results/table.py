@@ -1,5 +1,7 @@
 """Tables of results: rows of options, columns of domains, never of different data or protocols."""
 
+from pathlib import Path
+
 from cicf.core.frozen import Frozen
 from cicf.results.entries import Chosen
 from cicf.results.published import Printed
@@ -34,6 +36,8 @@ class Row(Frozen):
     """By column; a domain without a run is absent."""
     average: Cell | None
     """None unless there is a run for every domain of the data."""
+    runs: tuple[Path, ...] = ()
+    """The folders that its numbers are from."""
 
 
 class Interval(Frozen):

@@ -142,7 +142,14 @@ def _row(
     average = None
     if len(domains) > 1 and set(domains) <= set(cells):
         average = _with_paper(_average([values[domain] for domain in domains]), domains, beside)
-    return Row(label=label, method=method, augment=augment, cells=cells, average=average)
+    return Row(
+        label=label,
+        method=method,
+        augment=augment,
+        cells=cells,
+        average=average,
+        runs=tuple(entry.path for entry in entries),
+    )
 
 
 def _seed(entry: Entry) -> int:
