@@ -13,6 +13,7 @@ import cicf
 from cicf.data.demo import demo_digits
 from cicf.report.explain import explained
 from cicf.results.record import pooled
+from cicf.training.costs import PHASES
 
 METHODS = ("erm", "maml", "cicf")
 
@@ -41,7 +42,7 @@ for method in METHODS:
     assert record.last.test is not None
     stored = pooled(record.last.test.of(record.deploy))
     kept = {"theta": "θ", "theta_dagger": "θ†"}[record.deploy]
-    seconds = f"{sum(record.seconds.values()):.0f}"
+    seconds = f"{sum(record.seconds[phase] for phase in PHASES):.0f}"
     validation = f"{record.accuracy('validation'):.1f}"
     table.add_row(method, kept, validation, f"{stored.percent:.1f}", seconds)
 

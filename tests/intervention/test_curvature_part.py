@@ -30,14 +30,17 @@ def gradient(**options: object) -> Tensor:
     return flat(model)
 
 
+DRAWS = 100
+
+
 @pytest.mark.slow
 def test_part_is_unbiased() -> None:
     exact, first = gradient(), gradient(order=1)
-    estimates = torch.stack([gradient(curvature=0.5) for _ in range(400)])
+    estimates = torch.stack([gradient(curvature=0.5) for _ in range(DRAWS)])
     error = (estimates.mean(dim=0) - exact).norm()
     spread = (estimates - estimates.mean(dim=0)).square().sum(dim=1).mean().sqrt()
-    assert error < 4 * spread / 400**0.5
-    assert error < 0.15 * (exact - first).norm()
+    assert error < 4 * spread / DRAWS**0.5
+    assert error < 0.3 * (exact - first).norm()
 
 
 @pytest.mark.parametrize("pieces", [{"chunk": 2}, {"keeps_graphs": True}, {"keeps_graphs": False}])
