@@ -16,6 +16,7 @@ from contestants import CONSTANT
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from memory import peak
 from networks import SETTINGS
 
@@ -83,6 +84,8 @@ def draw(panels: Mapping[str, tuple[Curves, str]], path: Path) -> None:
             )
         axis.set(title=title, xlabel=unit, xscale="log", yscale="log")
         axis.set_xticks(list(curve), [f"{n:,}" for n in curve], fontsize=7)
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.minorticks_off()
         axis.legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
