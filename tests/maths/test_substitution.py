@@ -365,3 +365,27 @@ def test_gradients_have_the_layout_of_their_parameters() -> None:
     model = network(Residual())
     gap(model)
     assert all(each.grad.stride() == each.stride() for each in model.parameters())
+
+
+def changed_after_relu(x: Tensor) -> Tensor:
+    y = F.relu(x)
+    with torch.no_grad():
+        y.add_(1)
+    return F.max_pool2d(y, 2)
+
+
+def changed_before_relu(x: Tensor) -> Tensor:
+    z = x * 1
+    y = F.relu(z)
+    with torch.no_grad():
+        z.mul_(-1)
+    return F.max_pool2d(y, 2)
+
+
+@pytest.mark.parametrize("function", [changed_after_relu, changed_before_relu])
+def test_pooling_sees_what_was_changed_in_place(function: Callable[[Tensor], Tensor]) -> None:
+    """ReLU and pooling change places only where nothing was written to either map in between."""
+    x = image()
+    with LeanOperators():
+        found = function(x)
+    torch.testing.assert_close(found, function(x))
