@@ -13,7 +13,14 @@ from tests.support.scenes import CLASSES, loaded_run, masked_images
 
 from cicf import ConfigError, DataError
 from cicf.data.folder import load_folder
-from cicf.report.chosen import check_agreement, chosen_images, files_as_data, image_name, role_of
+from cicf.report import chosen
+from cicf.report.chosen import (
+    check_agreement,
+    chosen_images,
+    files_as_data,
+    image_name,
+    role_of,
+)
 
 
 @given(st.integers(1, 15), st.integers(0, 3))
@@ -86,6 +93,18 @@ def test_role_of_a_domain_is_what_the_run_did_with_it() -> None:
         "target",
         "other",
     ]
+
+
+def test_a_domain_of_which_images_were_seen_is_no_target() -> None:
+    """Where some images of every domain are held out, domains never trained on are targets."""
+    run = loaded_run(target="sketch")
+    held = run.setup.protocol.model_copy(
+        update={"name": "hold-out", "tested": ("art", "sketch", "photo")}
+    )
+    run = replace(run, setup=run.setup.model_copy(update={"protocol": held}))
+    # By its module, or pytest would take the name for that of a test.
+    assert chosen.tested(run) == ("sketch", "photo")
+    assert role_of(run, "art") == "source"
 
 
 @pytest.mark.parametrize(

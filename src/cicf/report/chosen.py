@@ -80,9 +80,9 @@ def check_agreement(runs: Mapping[str, LoadedRun], *, must_share_data: bool) -> 
 
 
 def tested(run: LoadedRun) -> tuple[str, ...]:
-    """Return the domains that a run has seen nothing of; none where it held out images instead."""
-    protocol = run.setup.protocol
-    return () if protocol.name == "hold-out" else protocol.tested
+    """Return the domains that a run was tested on and has seen nothing of; there may be none."""
+    setup = run.setup
+    return tuple(domain for domain in setup.protocol.tested if domain not in setup.sources)
 
 
 def role_of(run: LoadedRun, domain: str) -> Role:
