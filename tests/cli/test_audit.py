@@ -55,7 +55,7 @@ def refused(ended: Ended, *parts: object) -> None:
 def test_confounded_audit_is_a_table_a_figure_and_the_command(root: Path, tmp_path: Path) -> None:
     ended = run_cli("audit", root / "digits", "--fast", "-o", tmp_path / "fig")
     assert ended.code == 0, ended.err
-    assert "digits: % of images" in ended.out
+    assert "erm: % of images" in ended.out
     assert "60 held-out digits" in ended.out
     assert f"again: cicf audit {root / 'digits'} --fast -o {tmp_path / 'fig'}" in ended.out
     assert {path.name for path in tmp_path.iterdir()} == {f"fig.{ending}" for ending in FILES}
@@ -70,16 +70,19 @@ def test_confounded_audit_is_of_the_network_of_the_run(root: Path) -> None:
     digits = held_out_digits("colour", most=60)
     expected = open_run(root / "digits").scores(digits.do_confounder(digits.y).dataset())["colour"]
     (at_one,) = [e for e in found["runs"][0]["measures"]["accuracy"] if e["relation"] == 1]
-    assert at_one["mean"] == pytest.approx(expected.correct / 60)
-    assert at_one["n"] == 60
+    assert at_one["value"] == pytest.approx(expected.correct / 60)
+    assert found["images"] == 60
 
 
 def test_runs_of_one_name_are_told_apart_and_one_run_is_named_once(root: Path) -> None:
     twin = root / "twin" / "digits"
     shutil.copytree(root / "digits", twin)
     found = printed(run_cli("audit", root / "digits", twin, "--fast", "--json"))
-    assert [run["run"] for run in found["runs"]] == [str(root / "digits"), str(twin)]
-    assert all(e["mean"] == 0 for e in found["runs"][1]["minus_first"]["stays"])
+    assert [run["run"] for run in found["runs"]] == [
+        f"erm ({root / 'digits'})",
+        f"erm ({twin})",
+    ]
+    assert all(e["value"] == 0 for e in found["runs"][1]["minus_first"]["stays"])
     refused(run_cli("audit", twin, twin), "is named twice")
 
 
@@ -93,7 +96,7 @@ def test_own_target_is_audited_with_labels(root: Path, method: str) -> None:
     expected = json.loads((root / method / "result.json").read_text())["last"]["test"]["theta"]
     if method == "erm":
         score = expected["sketch"]
-        assert run["effects"][0]["accuracy"]["mean"] == pytest.approx(score["correct"] / 9)
+        assert run["effects"][0]["accuracy"]["value"] == pytest.approx(score["correct"] / 9)
     assert all(flip["before"] != flip["after"] for flip in run["flips"])
     assert all(flip["image"].startswith("sketch/") for flip in run["flips"])
 

@@ -154,7 +154,7 @@ def test_a_larger_error_and_a_smaller_cosine_are_said_plainly(informative: Answe
     series["clustered"] = series["clustered"]._replace(predicted=10.0)
     against = {"random": worse, "class-weighted": worse}
     cell = informative.head._replace(against=against, series=series)
-    lower = informative.cosines.within._replace(mean=-0.2, low=-0.3, high=-0.1)
+    lower = informative.cosines.within._replace(value=-0.2, low=-0.3, high=-0.1)
     cosines = informative.cosines._replace(beyond_same_class=lower, left_out=2)
     text = " ".join(sentences(informative._replace(cells=(cell,), cosines=cosines)))
     assert verdict(cell, "random") == "above"
@@ -246,7 +246,7 @@ def test_images_without_a_gradient_are_left_out_of_the_cosines() -> None:
     assert found.left_out == 2
     assert found._replace(left_out=0) == kept
     none = measured_agreement(torch.zeros(N, N).double(), case.strata, resamples=5, seed=0)
-    assert none.within.mean is None
+    assert none.within.value is None
     assert none.left_out == N
 
 

@@ -21,9 +21,8 @@ from cicf.cli.grids import (
     given,
     print_failures,
     runs_folder,
-    words,
 )
-from cicf.cli.options import Values, overrides
+from cicf.cli.options import Values, overrides, words
 from cicf.cli.show import error_console, print_json, print_line, print_table
 from cicf.core.errors import ConfigError, ResultError
 from cicf.results.axes import AXES, Over

@@ -10,7 +10,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from cicf.cli.audit_show import show_confounded, show_images
-from cicf.cli.figures import command_line, print_files
+from cicf.cli.figure_runs import Labels, open_runs
+from cicf.cli.figures import MayDraw, command_line, print_files
 from cicf.cli.inspect import Checkpoint, Device, Json
 from cicf.cli.show import error_console
 from cicf.core.errors import ConfigError
@@ -76,12 +77,8 @@ def audit(
     most: Annotated[
         int, typer.Option(min=2, help="The largest number of images; of more, some are drawn.")
     ] = 200,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="The name of the figures, written as PDF, SVG, PNG and CSV."
-        ),
-    ] = None,
+    output: MayDraw = None,
+    labels: Labels = None,
     checkpoint: Checkpoint = "last",
     device: Device = "auto",
     fast: Annotated[bool, typer.Option("--fast", help="Look at a few images only.")] = False,
@@ -92,7 +89,6 @@ def audit(
     Digits with a known confounder: what do(confounder) and do(cause) change, at every strength.
     Any other images: what stays under changes of colour, light, sharpness, border, background.
     """
-    from cicf.experiment import open_run
     from cicf.report.figures import check_output
 
     asked = Asked(
@@ -104,10 +100,7 @@ def audit(
     )
     if output is not None:
         check_output(output)
-    loaded = {
-        name: open_run(path, at=checkpoint, device=device)
-        for name, path in zip(_names(runs), runs, strict=True)
-    }
+    loaded = open_runs(runs, labels, checkpoint=checkpoint, device=device)
     if _is_confounded(asked, list(loaded.values())):
         _audit_confounded(asked, loaded)
         return
@@ -218,19 +211,6 @@ def _kind(asked: Asked, runs: "Sequence[LoadedRun]") -> "Kind":
             "to set with --confounder"
         )
     return next(iter(kinds), None) or "colour"
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each run: that of its folder, or its path where two share one."""
-    names = [path.resolve().name for path in paths]
-    names = [
-        name if names.count(name) == 1 else str(path)
-        for name, path in zip(names, paths, strict=True)
-    ]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ConfigError(f"the run {twice[0]} is named twice; name each once")
-    return names
 
 
 @contextmanager

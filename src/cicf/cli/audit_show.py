@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from cicf.cli.show import print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from cicf.report.audit import Estimate
     from cicf.report.audit_confounded import AuditedRun
     from cicf.report.audit_images import AuditedImages, Effect
+    from cicf.report.estimates import Estimate
 
 COLUMNS = {
     "accuracy": "observed: right",
@@ -39,7 +39,14 @@ def show_confounded(
             }
             for run in runs
         ]
-        print_json({"confounder": kind, "runs": values, "files": [str(file) for file in files]})
+        print_json(
+            {
+                "confounder": kind,
+                "images": first.images,
+                "runs": values,
+                "files": [str(file) for file in files],
+            }
+        )
         return
     for run in runs:
         estimates = {name: run.estimates(name) for name in COLUMNS}
@@ -56,10 +63,9 @@ def show_confounded(
         rows = [(f"{at:g}", *(_percent(each[at], 1) for each in differences)) for at in run.found]
         columns = ("relation", *(COLUMNS[name] for name in COMPARED))
         print_table(f"{run.name} minus {first.name}, paired", columns, rows, as_json=False)
-    count = first.estimates("accuracy")[0.0].n
     print_line(
         f"relation of the {kind} to the label: 1 always its own, 0 at random, -1 always reversed; "
-        f"{count} held-out digits; in brackets 95 % intervals over images, not seeds"
+        f"{first.images} held-out digits; in brackets 95 % intervals over images, not seeds"
     )
     print_line(
         "a causal classifier stays in 100 % under do(confounder), is right in 100 % under "
@@ -137,7 +143,7 @@ def _percent(found: "Estimate", digits: int = 0) -> str:
     # Zero is added because it takes the sign off a rounded zero.
     texts = [
         f"{round(100 * each, digits) + 0.0:.{digits}f}"
-        for each in (found.mean, found.low, found.high)
+        for each in (found.value, found.low, found.high)
         if each is not None
     ]
     return texts[0] + (f" [{texts[1]},{texts[2]}]" if len(texts) == 3 else "")

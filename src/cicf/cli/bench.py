@@ -18,9 +18,8 @@ from cicf.cli.grids import (
     given,
     print_failures,
     runs_folder,
-    words,
 )
-from cicf.cli.options import overrides
+from cicf.cli.options import overrides, words
 from cicf.cli.show import error_console, print_line
 
 METHODS = "erm,maml,cicf"

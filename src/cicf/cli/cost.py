@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cicf.cli.figures import command_line, print_files
+from cicf.cli.figures import MayDraw, command_line, print_files
+from cicf.cli.inspect import Json
 from cicf.cli.show import print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -21,16 +22,8 @@ def cost(
         list[Path],
         typer.Argument(metavar="RUN", help="Folders of runs, or folders that hold some."),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The name of a figure with a bar for each run; it is written as PDF, SVG, PNG "
-            "and CSV.",
-        ),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    output: MayDraw = None,
+    json: Json = False,
 ) -> None:
     """Show the seconds of each phase, clustering's share, and peak memory, beside ERM's run.
 

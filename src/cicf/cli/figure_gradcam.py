@@ -8,10 +8,7 @@ import typer
 
 from cicf.cli.figure_focus import print_focus
 from cicf.cli.figure_runs import (
-    Checkpoint,
     Data,
-    Device,
-    Json,
     Labels,
     Root,
     Runs,
@@ -22,6 +19,7 @@ from cicf.cli.figure_runs import (
     open_runs,
 )
 from cicf.cli.figures import Output, command_line
+from cicf.cli.inspect import Checkpoint, Device, Json
 from cicf.core.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import typer
 
+from cicf.cli.options import words
 from cicf.cli.show import error_console
 from cicf.core.errors import ConfigError, DataError
 
@@ -25,12 +26,6 @@ Labels = Annotated[
     typer.Option(help="Names of the runs, separated by commas; by default their methods."),
 ]
 Seed = Annotated[int, typer.Option(help="The number that the choice of images follows from.")]
-Checkpoint = Annotated[
-    Literal["last", "best"],
-    typer.Option(help="The networks after the last epoch, or of the best source validation."),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 Item = TypeVar("Item")
@@ -93,14 +88,6 @@ def named_domains(domains: str, data: "DomainDataset") -> tuple[str, ...]:
     found = words(domains, "--domains")
     for name in found:
         data.domain_id(name)
-    return found
-
-
-def words(text: str, option: str) -> tuple[str, ...]:
-    """Return the words of a list by commas."""
-    found = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not found:
-        raise ConfigError(f"{option} {text!r} names nothing; separate names by commas")
     return found
 
 

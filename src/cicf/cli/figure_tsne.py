@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cicf.cli.figure_runs import (
-    Checkpoint,
     Data,
-    Device,
-    Json,
     Labels,
     Root,
     Runs,
@@ -21,6 +18,7 @@ from cicf.cli.figure_runs import (
     open_runs,
 )
 from cicf.cli.figures import Output, command_line, print_files
+from cicf.cli.inspect import Checkpoint, Device, Json
 from cicf.cli.show import print_json, print_line, print_table
 
 if TYPE_CHECKING:

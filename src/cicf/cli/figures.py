@@ -16,6 +16,12 @@ Output = Annotated[
         "--output", "-o", help="The name of the figure; it is written as PDF, SVG, PNG and CSV."
     ),
 ]
+MayDraw = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="The name of a figure, if you want one: PDF, SVG, PNG and CSV."
+    ),
+]
 
 
 def command_line() -> str:

@@ -48,14 +48,6 @@ class Done(NamedTuple):
     """Why a run that has ended cannot be read, by its label."""
 
 
-def words(text: str, option: str) -> tuple[str, ...]:
-    """Return the words of a list, each once."""
-    found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    if not found:
-        raise ConfigError(f"{option} {text!r} names nothing; separate names by commas")
-    return found
-
-
 def given(over: Values, section: str, name: str) -> str | None:
     """Return what a file or a setting says, where no option does."""
     found = over.get(section)

@@ -43,6 +43,14 @@ def overrides(*, named: Mapping[str, Any], settings: Sequence[str], file: Path |
     return over
 
 
+def words(text: str, option: str) -> tuple[str, ...]:
+    """Return the words of a list by commas, each once."""
+    found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not found:
+        raise ConfigError(f"{option} {text!r} names nothing; separate names by commas")
+    return found
+
+
 def _parsed(setting: str) -> Values:
     name, equals, text = setting.partition("=")
     if not equals or not name:

@@ -78,13 +78,13 @@ def report(
 
 
 def _check_output(output: Path) -> None:
-    from cicf.report.figures import check_output
+    from cicf.report.outputs import check_place
 
     if output.suffix.lower() not in ENDINGS:
         raise ConfigError(f"-o {output} must end in .html, so that a browser opens it")
     if output.is_dir():
         raise ConfigError(f"-o {output} is a folder; name the page, for example report.html")
-    check_output(output)
+    check_place(output)
 
 
 def _views(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cicf.cli.figures import command_line, print_files
-from cicf.cli.options import config_of, overrides
+from cicf.cli.figures import MayDraw, command_line, print_files
+from cicf.cli.grids import Data, Preset, Root, Settings
+from cicf.cli.inspect import Checkpoint, Json
+from cicf.cli.options import config_of, overrides, words
 from cicf.cli.show import error_console, print_json, print_line, print_table
 from cicf.core.errors import ConfigError
 
@@ -20,13 +22,8 @@ if TYPE_CHECKING:
 
 
 def sampling(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="demo, confounded, a benchmark such as pacs, or a folder."
-        ),
-    ],
-    root: Annotated[Path | None, typer.Option(help="The folder in which DATA lies.")] = None,
+    data: Data,
+    root: Root = None,
     target: Annotated[
         str | None, typer.Option(help="The domain that is held out, and not looked at.")
     ] = None,
@@ -34,10 +31,7 @@ def sampling(
         Path | None,
         typer.Option(help="A run whose trained network is looked at, on its own training images."),
     ] = None,
-    checkpoint: Annotated[
-        Literal["last", "best"],
-        typer.Option(help="With --run, the network after the last epoch, or the best."),
-    ] = "last",
+    checkpoint: Checkpoint = "last",
     m: Annotated[
         str | None,
         typer.Option("--m", help="Batch sizes M, separated by commas, such as 16,32,64."),
@@ -63,27 +57,17 @@ def sampling(
     weights: Annotated[
         str | None, typer.Option(help="What it starts from: imagenet, none, or a file.")
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="recommended, paper, paper-literal or cpu; see cicf preset.")
-    ] = "recommended",
+    preset: Preset = "recommended",
     seed: Annotated[
         int | None, typer.Option(help="A number that everything random follows from.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any option as for train, such as data.image_size=64."),
-    ] = None,
+    set_: Settings = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
     fast: Annotated[
         bool, typer.Option("--fast", help="64 images and few draws: a look, within seconds.")
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="The name of a figure; it is written as PDF, SVG, PNG and CSV."
-        ),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    output: MayDraw = None,
+    json: Json = False,
 ) -> None:
     """Measure what clustering-then-sampling gives: the gap E, standard errors, cosines.
 
@@ -145,12 +129,12 @@ def _question(
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isascii() and word.isdigit() and int(word) for word in words):
+    found = words(text, option)
+    if not all(word.isascii() and word.isdigit() and int(word) for word in found):
         raise ConfigError(
             f"{option} {text!r} must be whole numbers from 1, separated by commas, such as 1,2,3"
         )
-    return tuple(dict.fromkeys(map(int, words)))
+    return tuple(dict.fromkeys(map(int, found)))
 
 
 def _of_run(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cicf.cli.show import print_line
-from cicf.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from cicf.results.entries import Chosen
@@ -52,10 +51,11 @@ def table(
     """
     from cicf.core.files import write_text
     from cicf.report.compare import compared
+    from cicf.report.outputs import check_place
     from cicf.report.tables import render
 
     if output is not None:
-        _check_output(output)
+        check_place(output)
     tables = _tables(runs, select=SELECT[select], parameters=parameters)
     text = render(tables if compare is None else compared(tables, compare), format_)
     if output is None:
@@ -63,13 +63,6 @@ def table(
         return
     write_text(output, text)
     print_line(f"wrote {output}")
-
-
-def _check_output(output: Path) -> None:
-    """Refuse to write into the folder of a run, whose files are its only record."""
-    for folder in output.absolute().parents:
-        if any((folder / name).exists() for name in ("config.json", "result.json")):
-            raise ConfigError(f"-o {output} lies in the folder of a run; name a file elsewhere")
 
 
 def print_tables(runs: Sequence[Path]) -> None:

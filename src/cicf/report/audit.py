@@ -5,44 +5,23 @@ changes them to the new label when the cause is set. What is measured here are p
 them, and of which images, is not known.
 """
 
-from math import sqrt
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.special import ndtri
 from torch import Tensor
 
-from cicf.report.intervals import LEVEL, paired_interval
-
-
-class Estimate(NamedTuple):
-    """Holds a mean over n images, and where its true value lies with 95 % confidence."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
+from cicf.report.estimates import Estimate, mean_of, rate_of
 
 
 def share(values: Float[Tensor, " n"] | Bool[Tensor, " n"]) -> Estimate:
-    """Return the mean of truths, or of shares, with Wilson's interval over the images.
-
-    Of shares the interval is on the safe side: none with mean p varies more than p (1 − p).
-    """
-    n, z = len(values), float(ndtri((1 + LEVEL) / 2))
-    p = float(values.double().mean())
-    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    # At the ends the formula is exact, and its rounding is not.
-    low, high = max(0.0, centre - half) if p > 0 else 0.0, min(1.0, centre + half)
-    return Estimate(p, low, 1.0 if p == 1 else high, n)
+    """Return the mean of truths, or of shares, with its interval over the images."""
+    return rate_of(values.double().tolist())
 
 
 def change(before: Float[Tensor, " n"], after: Float[Tensor, " n"]) -> Estimate:
-    """Return the mean of after − before, image by image, with its interval by t."""
-    found = paired_interval((after - before).double().tolist())
-    return Estimate(found.mean, found.low, found.high, found.n)
+    """Return the mean of after − before, image by image, with its interval."""
+    return mean_of((after - before).double().tolist())
 
 
 class Responses(NamedTuple):

@@ -18,7 +18,6 @@ from cicf.data.demo import CLASSES
 from cicf.data.domains import DomainDataset
 from cicf.experiment import LoadedRun
 from cicf.report.audit import (
-    Estimate,
     Measures,
     Responses,
     change,
@@ -26,6 +25,7 @@ from cicf.report.audit import (
     other_labels,
     share,
 )
+from cicf.report.estimates import Estimate
 from cicf.report.figures import COLOURS, LINES, MARKERS, save_figure, styled
 
 STRENGTHS = (-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0)
@@ -46,6 +46,11 @@ class AuditedRun(NamedTuple):
 
     name: str
     found: dict[float, Measures]
+
+    @property
+    def images(self) -> int:
+        """Return how many images were looked at."""
+        return len(self.found[STRENGTHS[0]].accuracy)
 
     def estimates(self, measure: str) -> dict[float, Estimate]:
         """Return a measure at each strength, with its interval over the images."""
@@ -129,7 +134,7 @@ def audited(name: str, found: Responses, kind: Kind) -> AuditedRun:
 def rows_of(runs: Sequence[AuditedRun]) -> list[tuple[object, ...]]:
     """Return a row for each run, measure and strength."""
     return [
-        (run.name, strength, measure, *estimate)
+        (run.name, strength, measure, *estimate, run.images)
         for run in runs
         for measure in Measures._fields
         for strength, estimate in run.estimates(measure).items()
@@ -156,18 +161,11 @@ def save_audit(
 
 def _draw(axis: Axes, run: AuditedRun, measure: str, place: int) -> None:
     """Draw one measure of one run as a line in the band of its interval."""
-    estimates, strengths = run.estimates(measure).values(), list(run.found)
+    percents = [each.percents for each in run.estimates(measure).values()]
+    (means, low, high), strengths = zip(*percents, strict=True), list(run.found)
     # Beyond as many runs as there are colours, the same come again.
     colour, marker, line = (each[place % len(each)] for each in (COLOURS, MARKERS, LINES))
-    axis.fill_between(
-        strengths,
-        [100 * each.low for each in estimates],  # type: ignore[operator]  # a share has bounds
-        [100 * each.high for each in estimates],  # type: ignore[operator]
-        color=colour,
-        alpha=0.15,
-        linewidth=0,
-    )
-    means = [100 * each.mean for each in estimates]
+    axis.fill_between(strengths, low, high, color=colour, alpha=0.15, linewidth=0)
     axis.plot(
         strengths,
         means,

@@ -10,8 +10,9 @@ from torch import Tensor
 from cicf.core import DataError
 from cicf.core.modes import evaluating
 from cicf.experiment import LoadedRun
-from cicf.report.audit import Estimate, Flip, change, flips, probability, share
+from cicf.report.audit import Flip, change, flips, probability, share
 from cicf.report.audit_subjects import Subject, Subjects
+from cicf.report.estimates import Estimate
 from cicf.report.interventions import Intervention, interventions
 
 

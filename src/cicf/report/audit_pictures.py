@@ -24,10 +24,11 @@ def rows_of(runs: Sequence[AuditedImages]) -> list[tuple[object, ...]]:
     return [
         (
             *(run.name, effect.variant.intervention.name, effect.variant.level),
-            *effect.stays[:3],
-            "" if effect.accuracy is None else effect.accuracy.mean,
-            "" if effect.new_accuracy is None else effect.new_accuracy.mean,
+            *effect.stays,
+            "" if effect.accuracy is None else effect.accuracy.value,
+            "" if effect.new_accuracy is None else effect.new_accuracy.value,
             *effect.change,
+            len(effect.is_kept),
         )
         for run in runs
         for effect in run.effects
@@ -40,10 +41,10 @@ def save_effects(runs: Sequence[AuditedImages], output: Path, *, command: str) -
     with styled(5.2, 0.9 + 0.17 * len(labels) + 0.15 * len(runs)) as figure:
         axis = figure.subplots()
         for place, run in enumerate(runs):
-            means = [100 * effect.stays.mean for effect in run.effects]
-            ends = [(effect.stays.low or 0.0, effect.stays.high or 1.0) for effect in run.effects]
-            below = [mean - 100 * low for mean, (low, _) in zip(means, ends, strict=True)]
-            above = [100 * high - mean for mean, (_, high) in zip(means, ends, strict=True)]
+            percents = [effect.stays.percents for effect in run.effects]
+            means = [mean for mean, _, _ in percents]
+            below = [mean - low for mean, low, _ in percents]
+            above = [high - mean for mean, _, high in percents]
             # Side by side within a line, the first run on top.
             shift = 0.5 * ((place + 0.5) / len(runs) - 0.5)
             axis.errorbar(

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from cicf.core import ConfigError
 from cicf.core.files import replacing, write_text
+from cicf.report.outputs import check_place
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f")
 """Of Okabe and Ito, which the colour-blind can tell apart, in an order that greys well."""
@@ -90,7 +91,5 @@ def check_output(output: Path) -> Path:
         raise ConfigError(
             f"-o {output} is a folder; name the figure, for example {output / 'figure'}"
         )
-    for folder in stem.absolute().parents:
-        if any((folder / name).exists() for name in ("config.json", "result.json")):
-            raise ConfigError(f"-o {output} lies in the folder of a run; name a file elsewhere")
+    check_place(output)
     return stem

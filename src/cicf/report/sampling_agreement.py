@@ -9,28 +9,11 @@ from torch import Tensor
 from cicf.core.streams import generator
 from cicf.data.strata import Strata, strata_of
 from cicf.maths.agreement import Agreement, agreement, cosines, resampled
+from cicf.report.estimates import Estimate
 from cicf.report.intervals import LEVEL
 
-
-class Estimate(NamedTuple):
-    """Holds a mean and the bounds of its interval; None where the images have no such pairs."""
-
-    mean: float | None
-    low: float | None
-    high: float | None
-
-    @property
-    def is_above_zero(self) -> bool:
-        """Tell whether the whole interval is."""
-        return self.low is not None and self.low > 0
-
-    @property
-    def is_below_zero(self) -> bool:
-        """Tell whether the whole interval is."""
-        return self.high is not None and self.high < 0
-
-
-NONE = Estimate(None, None, None)
+NONE = Estimate(None)
+"""Where the images have no such pairs."""
 
 
 class Cosines(NamedTuple):

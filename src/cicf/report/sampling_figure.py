@@ -75,10 +75,12 @@ def _draw_cosines(axes: Axes, answer: Answer) -> None:
         ("any\nother", found.elsewhere),
     )
     for place, (_, each) in enumerate(named):
-        if each.mean is None or each.low is None or each.high is None:
+        if each.value is None or each.low is None or each.high is None:
             continue
-        spread = [[max(each.mean - each.low, 0)], [max(each.high - each.mean, 0)]]
-        axes.errorbar([place], [each.mean], yerr=spread, fmt="o", color=COLOURS[6], ms=4, capsize=3)
+        spread = [[max(each.value - each.low, 0)], [max(each.high - each.value, 0)]]
+        axes.errorbar(
+            [place], [each.value], yerr=spread, fmt="o", color=COLOURS[6], ms=4, capsize=3
+        )
     axes.axhline(0, color="0.6", linewidth=0.8)
     axes.set_xticks(range(len(named)), [name for name, _ in named])
     axes.set_xlim(-0.6, len(named) - 0.4)
@@ -126,6 +128,6 @@ def _rows(answer: Answer) -> list[tuple[object, ...]]:
     cosines = answer.cosines
     for name in ("within", "same_class", "elsewhere"):
         each = getattr(cosines, name)
-        if each.mean is not None:
+        if each.value is not None:
             rows.append(("cosine", answer.k, answer.head.clusters, "", name, "", "", *each))
     return rows

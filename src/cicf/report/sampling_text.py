@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from cicf.report.estimates import Estimate
 from cicf.report.sampling import Answer
-from cicf.report.sampling_agreement import Estimate
 from cicf.report.sampling_errors import Cell, Verdict, verdict
 from cicf.report.sampling_gap import Sampler
 from cicf.results.table import Interval
@@ -172,18 +172,18 @@ def _agreement_sentence(answer: Answer) -> str:
 
 def _cosine_sentences(answer: Answer) -> list[str]:
     found = answer.cosines
-    if found.within.mean is None:
+    if found.within.value is None:
         return ["No cluster has two images with a gradient, so that there are no cosines."]
     said = [f"Gradients of two images of a cluster have a mean cosine of {_cosine(found.within)}."]
-    if found.same_class.mean is None:
+    if found.same_class.value is None:
         said.append("No class has two clusters, between which cosines could be compared.")
     for beyond, other, others in (
         (found.beyond_same_class, found.same_class, "clusters of the same class"),
         (found.beyond_elsewhere, found.elsewhere, "any two clusters"),
     ):
-        if other.mean is None:
+        if other.value is None:
             continue
-        which = f"than between {others} ({other.mean:.3f}): by {_cosine(beyond)}"
+        which = f"than between {others} ({other.value:.3f}): by {_cosine(beyond)}"
         if beyond.is_above_zero:
             said.append(f"They point more the same way within clusters {which}.")
         elif beyond.is_below_zero:
@@ -203,6 +203,6 @@ def _percent(difference: Interval) -> str:
 
 
 def _cosine(found: Estimate) -> str:
-    if found.mean is None:
+    if found.value is None:
         return "–"
-    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
