@@ -195,6 +195,9 @@ class RunConfig(Frozen):
     """Passes through the training set, of ⌊N / M^l⌋ steps each."""
     seed: NonNegativeInt = 0
     """What everything random in the run follows from."""
+    evaluates_every: PositiveInt = 1
+    """Epochs between evaluations, and θ† with them, which takes a pass through the training set;
+    the last epoch has one in any case."""
     log_every: PositiveInt = 10
     """Steps between rows in metrics.jsonl."""
     keeps_epochs: bool = False
@@ -210,8 +213,10 @@ class RunConfig(Frozen):
             self.model_dump_json(exclude={"machine": True, "data": {"root"}})
         )
         if not self.data.is_confounded:
-            # They mean nothing elsewhere, and runs keep the names from before they were options.
+            # They mean nothing elsewhere, and runs keep the names from before there were options.
             del found["data"]["strength"], found["data"]["confounder"]
+        if self.evaluates_every == 1:
+            del found["evaluates_every"]
         return found
 
     def run_id(self, fingerprint: str) -> str:

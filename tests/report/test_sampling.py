@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.support.nets import norm_net
-from torch import Tensor
+from torch import Tensor, nn
 
 from cicf import ConfigError
 from cicf.data.domains import DomainDataset
@@ -289,6 +289,25 @@ def finished(work: Generator[Working | Estimated, None, Tensor]) -> tuple[list[o
             told.append(next(work))
         except StopIteration as ended:
             return told, ended.value
+
+
+class Branching(nn.Module):
+    """Does one thing or another, by what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(192, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(x.flatten(1))
+        return logits if x.sum() > 0 else -logits
+
+
+def test_a_network_that_branches_on_values_is_refused_with_a_sentence() -> None:
+    model = SplitModel(Branching(), cut="input", before=())
+    data = Evaluated(dataset(9), Transform(8, *HALF))
+    with pytest.raises(ConfigError, match="without branches on values"):
+        finished(gradient_products(model, data, device=torch.device("cpu")))
 
 
 @pytest.mark.slow

@@ -165,6 +165,30 @@ def test_no_image_of_the_target_is_read_before_training_has_ended(
     assert record.last.test.theta["sketch"].total == 24
 
 
+def test_evaluations_may_be_rarer_and_change_nothing_that_is_learnt(
+    images: Path, tmp_path: Path
+) -> None:
+    every, third = config(images, epochs=5), config(images, epochs=5, evaluates_every=3)
+    whole = cicf.train(every, out=tmp_path / "every")
+    told = list(events(third, out=tmp_path / "third"))
+    assert [each.epoch for each in told if isinstance(each, EpochEnded)] == [3, 5]
+    rarer = RunFolder(tmp_path / "third").record()
+    assert rarer.last == whole.last
+    rows = [
+        json.loads(line) for line in (tmp_path / "third/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [row["epoch"] for row in rows if row["kind"] == "epoch"] == [3, 5]
+    interrupt(third, tmp_path / "parts", after=9)
+    cicf.train(third, out=tmp_path / "parts", resumes=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "third")
+
+
+def test_runs_keep_their_names_from_before_evaluations_could_be_rarer(images: Path) -> None:
+    run = config(images)
+    assert "evaluates_every" not in run.identity()
+    assert config(images, evaluates_every=2).run_id("") != run.run_id("")
+
+
 def test_a_folder_is_used_by_one_process_at_a_time(images: Path, tmp_path: Path) -> None:
     run = config(images, epochs=1)
     first = events(run, out=tmp_path / "run")

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import functional_call
 
+from cicf.core import ConfigError
 from cicf.core.batch import to_device
 from cicf.core.draw import Samples
-from cicf.core.memory import free_bytes
+from cicf.core.memory import free_bytes, is_out_of_memory
 from cicf.core.modes import evaluating
 from cicf.data.loader import Evaluated
 from cicf.intervention.objective import Objective
@@ -69,8 +70,16 @@ def gradient_products(
         batch = to_device(images.batch(torch.arange(start, stop)), device)
         assert isinstance(batch, Samples)
         # Without a graph to the parameters of h, which are no part of θ.
-        with torch.no_grad():
-            found = instance_gradients(logits, theta, Labelled(batch.x, batch.y))
+        try:
+            with torch.no_grad():
+                found = instance_gradients(logits, theta, Labelled(batch.x, batch.y))
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise ConfigError(
+                f"torch cannot take the network's gradients image by image ({_first(error)}); use "
+                "one without branches on values and without changes in place of what it holds"
+            ) from error
         return torch.cat([value.flatten(1) for value in found.values()], dim=1)
 
     total, began = gradients_to_compute(len(images), held), time.perf_counter()
@@ -88,3 +97,8 @@ def gradient_products(
                 yield Estimated(seconds, total, parameters)
                 is_first = False
             yield Working("gradients", done, total)
+
+
+def _first(error: RuntimeError) -> str:
+    """Return the first sentence of an error, whose others may fill a page."""
+    return str(error).split("\n")[0].split(". ")[0]

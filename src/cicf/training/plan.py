@@ -25,7 +25,12 @@ class Plan:
     sizes: Sizes
     optim: OptimConfig
     epochs: int
+    evaluates_every: int
     log_every: int
     keeps_epochs: bool
     seed: int
     setup: Setup
+
+    def is_evaluated(self, epoch: int) -> bool:
+        """Tell whether the network is evaluated after an epoch, counted from 1; the last is."""
+        return epoch % self.evaluates_every == 0 or epoch == self.epochs

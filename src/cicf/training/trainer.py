@@ -53,7 +53,7 @@ class Trainer:
 
     @property
     def epochs(self) -> tuple[Scored, ...]:
-        """Return what the networks of every epoch score on source validation."""
+        """Return what the networks of all evaluated epochs score on source validation."""
         return tuple(self._epochs)
 
     @property
@@ -115,7 +115,7 @@ class Trainer:
             if self._step % self._machine.checkpoint_every == 0 and self._step % steps != 0:
                 with self._costs.of("checkpoints"):
                     self._save()
-        yield self._end_epoch(epoch)
+        yield from self._end_epoch(epoch)
 
     def _take_step(self, draw: Draw) -> dict[str, float]:
         """Take a step of the optimiser, or stop before it where the gradient is not finite."""
@@ -149,9 +149,13 @@ class Trainer:
     def _check_weights(self, module: nn.Module) -> None:
         check_weights(module, step=self._step, folder=self._folder.path)
 
-    def _end_epoch(self, epoch: int) -> EpochEnded:
+    def _end_epoch(self, epoch: int) -> Iterator[EpochEnded]:
         self._check_weights(self._model)
         self._scheduler.step()
+        if not self._plan.is_evaluated(epoch + 1):
+            with self._costs.of("checkpoints"):
+                self._save()
+            return
         with self._costs.of("evaluation"):
             found = self._evaluate(epoch + 1)
         self._check_weights(self._twin or self._model)
@@ -169,7 +173,7 @@ class Trainer:
         with self._costs.of("checkpoints"):
             self._keep_epoch(epoch + 1, is_best=is_best)
             self._save()
-        return EpochEnded(self._step, epoch + 1, found.validation, is_best)
+        yield EpochEnded(self._step, epoch + 1, found.validation, is_best)
 
     def _evaluate(self, epoch: int) -> Scored:
         plan, where = self._plan, f"in the evaluation after step {self._step}"
