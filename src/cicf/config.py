@@ -156,6 +156,10 @@ def method_config(value: Any) -> Any:
         return value
     name = str(value.get("name", "cicf"))
     kind = method_kind(name)
+    base = value.get("base")
+    if base is not None:
+        # By its name, or with options of its own.
+        value = {**value, "base": method_config({"name": base} if isinstance(base, str) else base)}
     try:
         return kind.model_validate({**value, "name": name})
     except ValidationError as error:
@@ -177,6 +181,15 @@ def _own_method(name: str) -> type[MethodConfig]:
     if not (isinstance(found, type) and issubclass(found, MethodConfig)):
         raise ConfigError(f"method.name={name!r} is no subclass of cicf.method.MethodConfig")
     return found
+
+
+_ADDED: dict[str, object] = {
+    "evaluates_every": 1,
+    "method.alpha_ramp": 0,
+    "method.alpha_schedule": "constant",
+    "method.base": None,
+}
+"""Options that came later, with what was so before: runs without them keep their names."""
 
 
 class RunConfig(Frozen):
@@ -213,10 +226,13 @@ class RunConfig(Frozen):
             self.model_dump_json(exclude={"machine": True, "data": {"root"}})
         )
         if not self.data.is_confounded:
-            # They mean nothing elsewhere, and runs keep the names from before there were options.
+            # They mean nothing elsewhere.
             del found["data"]["strength"], found["data"]["confounder"]
-        if self.evaluates_every == 1:
-            del found["evaluates_every"]
+        for name, usual in _ADDED.items():
+            section, _, option = name.rpartition(".")
+            values = found[section] if section else found
+            if option in values and values[option] == usual:
+                del values[option]
         return found
 
     def run_id(self, fingerprint: str) -> str:

@@ -22,7 +22,7 @@ from cicf.data.loader import Draws
 from cicf.data.sampling import Sampling, Sizes, make_samplers
 from cicf.data.tasks import Tasks
 from cicf.data.transforms import HALF, Transform
-from cicf.method import Method, MethodConfig
+from cicf.method import Given, Method, MethodConfig
 from cicf.methods import METHODS, Cicf, CicfConfig, Erm, ErmConfig, Maml, MamlConfig
 from cicf.models.split import SplitModel
 
@@ -137,7 +137,7 @@ def test_maml_is_the_mean_over_tasks_of_the_loss_after_a_virtual_step(
 ) -> None:
     model, draw = network(before), task_draw(tasks, num_domains)
     config = MamlConfig(tasks=tasks, alpha=0.3, order=order, max_step_ratio=math.inf)
-    found = gradients(config.build(model), model, draw)
+    found = gradients(config.build(Given(model)), model, draw)
     assert draw.tasks == num_domains
     assert distance(found, maml_gradients(model, draw, alpha=0.3, order=order)) < 1e-10
 
@@ -147,7 +147,9 @@ def test_the_two_orders_of_maml_differ() -> None:
     model, draw = network(("stem",)), task_draw("within", 2)
     first, second = (
         gradients(
-            MamlConfig(alpha=0.3, order=order, max_step_ratio=math.inf).build(model), model, draw
+            MamlConfig(alpha=0.3, order=order, max_step_ratio=math.inf).build(Given(model)),
+            model,
+            draw,
         )
         for order in (1, 2)
     )
@@ -158,7 +160,7 @@ def test_the_two_orders_of_maml_differ() -> None:
 def test_what_lies_before_the_cut_is_not_moved_by_the_virtual_step() -> None:
     model, draw = network(("stem",)), task_draw("within", 2)
     batches = [samples(7, seed=5)]
-    method = MamlConfig(alpha=0.3, max_step_ratio=math.inf).build(model)
+    method = MamlConfig(alpha=0.3, max_step_ratio=math.inf).build(Given(model))
     state = method.theta_dagger(batches)
     assert state is not None
     assert torch.equal(state["network.stem.weight"], model.network.stem.weight)
@@ -171,15 +173,15 @@ def test_what_lies_before_the_cut_is_not_moved_by_the_virtual_step() -> None:
 def test_cicf_is_maml_with_other_samplers(before: tuple[str, ...], order: int) -> None:
     model, draw = network(before), clustered_draw()
     options = {"alpha": 0.3, "order": order, "max_step_ratio": 0.1}
-    cicf = gradients(CicfConfig(**options).build(model), model, draw)
-    maml = gradients(MamlConfig(**options).build(model), model, draw)
+    cicf = gradients(CicfConfig(**options).build(Given(model)), model, draw)
+    maml = gradients(MamlConfig(**options).build(Given(model)), model, draw)
     assert all(torch.equal(cicf[name], maml[name]) for name in cicf)
 
 
 def test_cicf_takes_the_tasks_of_maml_to_the_bit() -> None:
     model, draw = network(), task_draw("cross", 3)
-    cicf = gradients(CicfConfig(alpha=0.3).build(model), model, draw)
-    maml = gradients(MamlConfig(alpha=0.3).build(model), model, draw)
+    cicf = gradients(CicfConfig(alpha=0.3).build(Given(model)), model, draw)
+    maml = gradients(MamlConfig(alpha=0.3).build(Given(model)), model, draw)
     assert all(torch.equal(cicf[name], maml[name]) for name in cicf)
 
 
@@ -187,7 +189,7 @@ def test_cicf_takes_the_tasks_of_maml_to_the_bit() -> None:
 def test_cicf_is_the_loss_of_the_outer_batch_after_a_virtual_step_of_the_inner_one() -> None:
     model, draw = network(("stem",)), clustered_draw()
     config = CicfConfig(alpha=0.3, max_step_ratio=math.inf)
-    found = gradients(config.build(model), model, draw)
+    found = gradients(config.build(Given(model)), model, draw)
     assert distance(found, maml_gradients(model, draw, alpha=0.3, order=2)) < 1e-10
 
 
@@ -195,7 +197,7 @@ def test_cicf_is_the_loss_of_the_outer_batch_after_a_virtual_step_of_the_inner_o
 def test_cicf_in_chunks_has_the_same_gradient() -> None:
     model, draw = network(("stem",)), clustered_draw()
     whole, cut = (
-        gradients(CicfConfig(alpha=0.3, chunk=chunk).build(model), model, draw)
+        gradients(CicfConfig(alpha=0.3, chunk=chunk).build(Given(model)), model, draw)
         for chunk in (None, 5)
     )
     assert distance(cut, whole) < 1e-10
@@ -204,7 +206,7 @@ def test_cicf_in_chunks_has_the_same_gradient() -> None:
 @pytest.mark.usefixtures("float64")
 def test_erm_is_the_mean_cross_entropy() -> None:
     model, draw = network(), Draw(samples(6, seed=2), None)
-    found = gradients(ErmConfig().build(model), model, draw)
+    found = gradients(ErmConfig().build(Given(model)), model, draw)
     loss = F.cross_entropy(model(draw.outer.x), draw.outer.y)
     expected = torch.autograd.grad(loss, list(model.parameters()))
     names = [name for name, _ in model.named_parameters()]
@@ -214,15 +216,15 @@ def test_erm_is_the_mean_cross_entropy() -> None:
 @pytest.mark.parametrize("before", CUTS)
 def test_cicf_with_alpha_zero_is_erm(before: tuple[str, ...]) -> None:
     model, draw = network(before), clustered_draw()
-    cicf = gradients(CicfConfig(alpha=0.0).build(model), model, draw)
-    erm = gradients(ErmConfig().build(model), model, draw)
+    cicf = gradients(CicfConfig(alpha=0.0).build(Given(model)), model, draw)
+    erm = gradients(ErmConfig().build(Given(model)), model, draw)
     assert all(torch.equal(cicf[name], erm[name]) for name in erm)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_gradients_add_up_as_those_of_a_loss_do(name: str) -> None:
     model, draw = network(), clustered_draw()
-    method = defaults(name).build(model)
+    method = defaults(name).build(Given(model))
     once = gradients(method, model, draw)
     method.backward(draw)
     twice = stepped_gradients(model)
@@ -233,27 +235,27 @@ def test_gradients_add_up_as_those_of_a_loss_do(name: str) -> None:
 def test_a_backward_leaves_the_parameters_alone(name: str) -> None:
     model = network()
     before = copy.deepcopy(model.state_dict())
-    defaults(name).build(model).backward(clustered_draw())
+    defaults(name).build(Given(model)).backward(clustered_draw())
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize(("name", "terms"), [("erm", {"loss"}), ("maml", TERMS), ("cicf", TERMS)])
 def test_the_terms_of_a_step_are_finite_numbers_by_name(name: str, terms: set[str]) -> None:
-    logged = defaults(name).build(network()).backward(clustered_draw())
+    logged = defaults(name).build(Given(network())).backward(clustered_draw())
     assert logged.keys() == terms
     assert all(math.isfinite(float(value)) for value in logged.values())
 
 
 def test_the_loss_of_erm_is_that_of_the_outer_batch() -> None:
     model, draw = network(), clustered_draw()
-    logged = ErmConfig().build(model).backward(draw)
+    logged = ErmConfig().build(Given(model)).backward(draw)
     torch.testing.assert_close(logged["loss"], F.cross_entropy(model(draw.outer.x), draw.outer.y))
 
 
 @pytest.mark.usefixtures("float64")
 def test_the_losses_of_maml_are_means_over_tasks() -> None:
     model, draw = network(), task_draw("within", 3)
-    logged = MamlConfig(alpha=0.3, max_step_ratio=math.inf).build(model).backward(draw)
+    logged = MamlConfig(alpha=0.3, max_step_ratio=math.inf).build(Given(model)).backward(draw)
     after, before, inner_losses = [], [], []
     for inner, outer in blocks(draw):
         moved = copy.deepcopy(model)
@@ -275,7 +277,7 @@ def test_the_logged_step_ratio_never_exceeds_the_bound(
     alpha: float, ratio: float, tasks: int
 ) -> None:
     torch.manual_seed(0)
-    method = MamlConfig(alpha=alpha, max_step_ratio=ratio).build(network(("stem",)))
+    method = MamlConfig(alpha=alpha, max_step_ratio=ratio).build(Given(network(("stem",))))
     logged = method.backward(clustered_draw()._replace(tasks=tasks))
     assert float(logged["step_ratio"]) <= ratio * (1 + 1e-6)
     assert logged["alpha"] <= alpha
@@ -285,7 +287,7 @@ def test_the_logged_step_ratio_never_exceeds_the_bound(
 @pytest.mark.parametrize("before", CUTS)
 def test_alpha_is_lowered_to_what_the_ratio_allows(before: tuple[str, ...]) -> None:
     model, draw = network(before), clustered_draw()
-    logged = CicfConfig(alpha=1e3, max_step_ratio=0.02).build(model).backward(draw)
+    logged = CicfConfig(alpha=1e3, max_step_ratio=0.02).build(Given(model)).backward(draw)
     theta = [p for name, p in model.named_parameters() if not name.startswith(model.h)]
     loss = F.cross_entropy(model(draw.inner.x), draw.inner.y)
     g = torch.cat([slope.flatten() for slope in torch.autograd.grad(loss, theta)])
@@ -296,14 +298,14 @@ def test_alpha_is_lowered_to_what_the_ratio_allows(before: tuple[str, ...]) -> N
 @pytest.mark.parametrize("ratio", [1e3, math.inf])
 def test_alpha_within_the_bound_is_untouched(ratio: float) -> None:
     config = CicfConfig(alpha=0.3, max_step_ratio=ratio)
-    assert config.build(network()).backward(clustered_draw())["alpha"] == 0.3
+    assert config.build(Given(network())).backward(clustered_draw())["alpha"] == 0.3
 
 
 @pytest.mark.usefixtures("float64")
 def test_the_bounded_gradient_is_that_of_a_plain_step_of_the_lowered_alpha() -> None:
     model, draw = network(("stem",)), clustered_draw()
-    alpha = CicfConfig(alpha=1e3).build(model).backward(draw)["alpha"]
-    found = gradients(CicfConfig(alpha=1e3).build(model), model, draw)
+    alpha = CicfConfig(alpha=1e3).build(Given(model)).backward(draw)["alpha"]
+    found = gradients(CicfConfig(alpha=1e3).build(Given(model)), model, draw)
     assert alpha < 1e3
     assert distance(found, maml_gradients(model, draw, alpha=alpha, order=2)) < 1e-10
 
@@ -312,7 +314,7 @@ def test_the_bounded_gradient_is_that_of_a_plain_step_of_the_lowered_alpha() -> 
 def test_options_build_the_method_of_their_name(name: str, kind: type[Method]) -> None:
     config = defaults(name)
     assert config.name == name
-    assert type(config.build(network())) is kind
+    assert type(config.build(Given(network()))) is kind
 
 
 @pytest.mark.parametrize(
@@ -329,7 +331,7 @@ def test_options_build_the_method_of_their_name(name: str, kind: type[Method]) -
     ],
 )
 def test_a_method_draws_what_its_options_say(config: MethodConfig, sampling: Sampling) -> None:
-    assert config.build(network()).sampling == sampling
+    assert config.build(Given(network())).sampling == sampling
 
 
 @pytest.mark.parametrize("name", ["erm", "maml"])
@@ -387,6 +389,7 @@ def test_options_survive_a_file_with_an_infinite_bound() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_model_is_no_part_of_the_method(name: str) -> None:
-    method = defaults(name).build(network())
-    assert not method.state_dict()
+    method = defaults(name).build(Given(network()))
+    assert not any(key.startswith(("_model", "network")) for key in method.state_dict())
+    assert method.model not in list(method.modules())
     assert not list(method.parameters())

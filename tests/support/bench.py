@@ -4,11 +4,11 @@ import os
 import signal
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from cicf.core.draw import Draw, Samples
 from cicf.data.sampling import Sampling
-from cicf.method import LossMethod, MethodConfig, cross_entropy
+from cicf.method import Given, LossMethod, MethodConfig, cross_entropy
 from cicf.models import SplitModel
 
 TRACE = "CICF_TEST_TRACE"
@@ -17,8 +17,8 @@ TRACE = "CICF_TEST_TRACE"
 class TracedConfig(MethodConfig):
     """Is plain training that writes a line to the file named by TRACE after every step."""
 
-    def build(self, model: SplitModel) -> "Traced":
-        return Traced(model)
+    def build(self, given: Given) -> "Traced":
+        return Traced(given.model)
 
 
 class Traced(LossMethod):
@@ -26,7 +26,7 @@ class Traced(LossMethod):
 
     sampling = Sampling()
 
-    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
         return cross_entropy(model, batch)
 
     def after_step(self) -> None:
@@ -37,8 +37,8 @@ class Traced(LossMethod):
 class CrashingConfig(MethodConfig):
     """Is plain training that breaks in its third step, while the file named by TRACE is there."""
 
-    def build(self, model: SplitModel) -> "Crashing":
-        return Crashing(model)
+    def build(self, given: Given) -> "Crashing":
+        return Crashing(given.model)
 
 
 class Crashing(LossMethod):
@@ -47,7 +47,7 @@ class Crashing(LossMethod):
     sampling = Sampling()
     count = 0
 
-    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
         return cross_entropy(model, batch)
 
     def backward(self, draw: Draw) -> dict[str, float | Tensor]:
@@ -60,8 +60,8 @@ class Crashing(LossMethod):
 class NoisyConfig(MethodConfig):
     """Is plain training beside code that prints, and dies when the file of TRACE is there."""
 
-    def build(self, model: SplitModel) -> "Noisy":
-        return Noisy(model)
+    def build(self, given: Given) -> "Noisy":
+        return Noisy(given.model)
 
 
 class Noisy(LossMethod):
@@ -69,7 +69,7 @@ class Noisy(LossMethod):
 
     sampling = Sampling()
 
-    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
         return cross_entropy(model, batch)
 
     def after_step(self) -> None:

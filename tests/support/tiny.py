@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import cicf
 from cicf.core.draw import Draw, Samples
 from cicf.data.sampling import Sampling
-from cicf.method import LossMethod, MethodConfig, cross_entropy
+from cicf.method import Given, LossMethod, MethodConfig, cross_entropy
 from cicf.models import SplitModel
 
 
@@ -21,6 +21,26 @@ def dropout_and_norm(num_classes: int) -> nn.Module:
         nn.BatchNorm2d(4),
         nn.ReLU(),
         nn.Dropout(0.3),
+        nn.Flatten(),
+        nn.Linear(36, num_classes),
+    )
+
+
+class WithStages(nn.Sequential):
+    """Says which of its parts put out Z_0 and Z_1."""
+
+    stages = ("2", "5")
+
+
+def with_stages(num_classes: int) -> nn.Module:
+    """Return a network of one's own whose stages are known."""
+    return WithStages(
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, stride=2),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(36, num_classes),
     )
@@ -64,8 +84,8 @@ def config(root: Path, **over: Any) -> cicf.RunConfig:
 class CountingConfig(MethodConfig):
     """Is plain training that counts its steps, and keeps the count beside its tensors."""
 
-    def build(self, model: SplitModel) -> "Counting":
-        return Counting(model)
+    def build(self, given: Given) -> "Counting":
+        return Counting(given.model)
 
 
 class Counting(LossMethod):
@@ -74,7 +94,7 @@ class Counting(LossMethod):
     sampling = Sampling()
     count = 0
 
-    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
         return cross_entropy(model, batch)
 
     def backward(self, draw: Draw) -> dict[str, float | Tensor]:
@@ -93,8 +113,8 @@ class Counting(LossMethod):
 class TimedConfig(MethodConfig):
     """Is plain training that says that each of its steps has taken a quarter of a second."""
 
-    def build(self, model: SplitModel) -> "Timed":
-        return Timed(model)
+    def build(self, given: Given) -> "Timed":
+        return Timed(given.model)
 
 
 class Timed(LossMethod):
@@ -103,7 +123,7 @@ class Timed(LossMethod):
     sampling = Sampling()
     count = 0
 
-    def loss(self, model: nn.Module, batch: Samples) -> Tensor:
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
         return cross_entropy(model, batch)
 
     def after_step(self) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cicf.data.domains import DomainDataset
 from cicf.data.transforms import HALF, Transform
+from cicf.method import Given
 from cicf.methods import CicfConfig, ErmConfig, MamlConfig
 from cicf.models.split import SplitModel
 from cicf.training.evaluate import at_theta_dagger, evaluation, scores
@@ -60,7 +61,7 @@ def twin_of(
     model: SplitModel, config: CicfConfig, *, size: int = 5, data: DomainDataset | None = None
 ) -> SplitModel:
     found = at_theta_dagger(
-        model, config.build(model), data or noise(), TRANSFORM, size=size, device=CPU
+        model, config.build(Given(model)), data or noise(), TRANSFORM, size=size, device=CPU
     )
     assert found is not None
     return found
@@ -158,7 +159,7 @@ def test_what_lies_before_the_cut_stays() -> None:
 
 def test_theta_dagger_of_maml_is_that_of_cicf() -> None:
     model = split(smooth_net())
-    maml = MamlConfig(alpha=0.4, max_step_ratio=math.inf).build(model)
+    maml = MamlConfig(alpha=0.4, max_step_ratio=math.inf).build(Given(model))
     found = at_theta_dagger(model, maml, noise(), TRANSFORM, size=5, device=CPU)
     assert found is not None
     expected = twin_of(model, options()).state_dict()
@@ -167,7 +168,7 @@ def test_theta_dagger_of_maml_is_that_of_cicf() -> None:
 
 def test_erm_has_no_theta_dagger() -> None:
     model = split(smooth_net())
-    erm = ErmConfig().build(model)
+    erm = ErmConfig().build(Given(model))
     assert at_theta_dagger(model, erm, noise(), TRANSFORM, size=5, device=CPU) is None
 
 

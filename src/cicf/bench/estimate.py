@@ -18,6 +18,7 @@ from cicf.data.strata import strata_of
 from cicf.experiment.build import make_plan, make_transform
 from cicf.experiment.data import Loaded, with_cache
 from cicf.training import Plan
+from cicf.virtual_step import VirtualStepMethod
 
 LONG = 5.0
 """Seconds after which the first step is taken for the measured one."""
@@ -80,7 +81,8 @@ def _measured(plan: Plan, job: Job) -> Estimate:
     draws = Draws(train, plan.transform, samplers, seed=plan.seed)
     for step in range(2):
         began = time.perf_counter()
-        plan.method.backward(on_device(draws[step], device))
+        for turn in plan.method.turns:
+            turn.backward(on_device(draws[step], device))
         plan.model.zero_grad()
         if device.type != "cpu":
             torch.accelerator.synchronize()
@@ -96,6 +98,6 @@ def _measured(plan: Plan, job: Job) -> Estimate:
 
 def _bytes(plan: Plan) -> int:
     network: int = sum(value.nbytes for value in plan.model.network.state_dict().values())
-    networks = 2 if plan.method.sampling.inner is not None else 1
+    networks = 2 if isinstance(plan.method, VirtualStepMethod) else 1
     epochs = 2 + (plan.epochs if plan.keeps_epochs else 0)
     return network * (networks * epochs + 1)

@@ -9,8 +9,8 @@ from cicf.config import RunConfig, method_kind
 from cicf.core import ConfigError, did_you_mean
 from cicf.data.benchmarks import benchmark, is_benchmark
 from cicf.experiment import merged, recipe
-from cicf.method import VirtualStepConfig
 from cicf.results.folder import RunFolder
+from cicf.virtual_step import VirtualStepConfig
 
 Protocol = Literal["leave-one-domain-out", "single-source"]
 

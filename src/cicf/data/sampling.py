@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cicf.core import ConfigError, DataError
+from cicf.data.blocks import DomainSampler, Groups, GroupSampler, PairSampler
 from cicf.data.domains import DomainDataset
 from cicf.data.folder import ONLY_DOMAIN
 from cicf.data.samplers import (
@@ -17,20 +18,25 @@ from cicf.data.samplers import (
 from cicf.data.strata import Strata
 from cicf.data.tasks import TaskSampler
 
-Inner = Literal["random", "class-weighted", "clusters", "within", "cross"]
+Inner = Literal["random", "class-weighted", "clusters", "within", "cross", "groups"]
 """Where the inner batch comes from: all images, the places of a stratified batch filled class by
-class, clusters (clustering-then-sampling), or the domains as tasks."""
+class, clusters (clustering-then-sampling), the domains as tasks, or groups of matched images."""
+Outer = Literal["random", "domains", "pairs"]
+"""Where the outer batch comes from: all images, every domain alike, or two domains alike."""
 INNER_SIZE, OUTER_SIZE = 256, 84
 """M and M^l of the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Says what a method draws in a step; without an inner batch, random outer ones."""
+    """Says what a method draws in a step; an inner batch only if it asks for one."""
 
     inner: Inner | None = None
     scheme: Scheme = "proportional"
     rounding: Rounding = "systematic"
+    outer: Outer = "random"
+    groups: Groups | None = None
+    """With `groups`, which images belong together."""
 
     @property
     def needs_clusters(self) -> bool:
@@ -40,6 +46,11 @@ class Sampling:
     @property
     def needs_domains(self) -> bool:
         """Tell whether images have to say which domain they come from."""
+        return self.inner in ("within", "cross", "groups") or self.outer != "random"
+
+    @property
+    def has_tasks(self) -> bool:
+        """Tell whether both batches consist of a block for each task."""
         return self.inner in ("within", "cross")
 
 
@@ -80,7 +91,9 @@ def batch_sizes(
                 f"make it smaller, or {name}=None for what fits"
             )
     most_inner, most_outer = most
-    room = _task_room(sampling, data) if sampling.needs_domains else _room(count)
+    room = _task_room(sampling, data) if sampling.has_tasks else _room(count)
+    if sampling.outer != "random":
+        room = _block_room(room, data)
     found_outer = outer or room.fitting(min(most_outer, room.outer), beside=inner or 0)
     found_inner = inner or room.fitting(min(most_inner, room.inner), beside=found_outer)
     notes = []
@@ -95,18 +108,32 @@ def make_samplers(
     sampling: Sampling, data: DomainDataset, sizes: Sizes, *, strata: Strata | None, seed: int
 ) -> Samplers:
     """Return the samplers of both batches; an epoch has ⌊N / M^l⌋ steps for each of them."""
-    if sampling.inner == "within" or sampling.inner == "cross":
+    if sampling.needs_domains:
+        check_named(data)
+    if sampling.has_tasks:
         return _tasks(sampling, data, sizes, seed)
     steps = len(data) // sizes.outer
-    if sampling.scheme == "balanced" and sampling.needs_clusters:
+    tasks = 1
+    if sampling.outer != "random":
+        kinds = {"domains": DomainSampler, "pairs": PairSampler}
+        blocks = kinds[sampling.outer](data.domain, size=sizes.outer, steps=steps, seed=seed)
+        outer: StepSampler = blocks
+        tasks = blocks.count if sampling == Sampling(outer="domains") else 1
+    elif sampling.scheme == "balanced" and sampling.needs_clusters:
         assert strata is not None
-        outer: StepSampler = StratifiedSampler(
+        outer = StratifiedSampler(
             strata, size=sizes.outer, scheme="balanced", steps=steps, seed=seed, role="outer"
         )
     else:
         outer = RandomSampler(len(data), size=sizes.outer, seed=seed)
     if sampling.inner is None:
-        return Samplers(outer, None)
+        return Samplers(outer, None, tasks)
+    if sampling.inner == "groups":
+        assert sampling.groups is not None
+        return Samplers(
+            outer,
+            GroupSampler(sampling.groups, len(data), size=sizes.inner, steps=steps, seed=seed),
+        )
     if sampling.inner == "random":
         inner = RandomSampler(len(data), size=sizes.inner, steps=steps, seed=seed, role="inner")
         return Samplers(outer, inner)
@@ -125,12 +152,16 @@ def make_samplers(
     )
 
 
-def _tasks(sampling: Sampling, data: DomainDataset, sizes: Sizes, seed: int) -> Samplers:
+def check_named(data: DomainDataset) -> None:
+    """Refuse images of which nobody said where they come from."""
     if data.domains == (ONLY_DOMAIN,):
         raise DataError(
             "this method needs to know the domain of each image, but the folder names none; "
             "arrange it as domain/class/image.jpg, or use a method without domain labels (cicf)"
         )
+
+
+def _tasks(sampling: Sampling, data: DomainDataset, sizes: Sizes, seed: int) -> Samplers:
     assert sampling.inner == "within" or sampling.inner == "cross"
     steps = len(data) // sizes.outer
     outer, inner = (
@@ -167,6 +198,16 @@ def _room(count: int) -> _Room:
     # Two at least, where there are two: batch norm takes no statistics of a single image.
     outer = min(count, max(2, count * OUTER_SIZE // INNER_SIZE))
     return _Room(1, count, outer, 2 * count, f"the training set has {count} images")
+
+
+def _block_room(room: _Room, data: DomainDataset) -> _Room:
+    """Return the room for outer batches with as many images of several domains."""
+    counts = data.domain.unique(return_counts=True)[1]
+    smallest, blocks = int(counts.min()), len(counts)
+    reason = f"the {blocks} domains have {smallest} training images or more"
+    least = blocks * min(2, smallest)
+    outer = max(least, min(room.outer, blocks * smallest))
+    return room._replace(outer=outer, reason=reason)
 
 
 def _task_room(sampling: Sampling, data: DomainDataset) -> _Room:

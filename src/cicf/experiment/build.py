@@ -12,10 +12,10 @@ from cicf.core.streams import stream_seed
 from cicf.data.domains import DomainDataset
 from cicf.data.hashes import sha256_of
 from cicf.data.protocol import Split, hold_out, leave_one_domain_out, single_source
-from cicf.data.sampling import Sizes, batch_sizes, make_samplers
+from cicf.data.sampling import Sampling, Sizes, batch_sizes, check_named, make_samplers
 from cicf.data.transforms import HALF, IMAGENET, Transform
 from cicf.experiment.data import Loaded
-from cicf.method import Method
+from cicf.method import Given, Method, Phase
 from cicf.models import ARCHITECTURES, SplitModel, build_model, load_weights
 from cicf.results.record import Protocol, Setup
 from cicf.training import Plan
@@ -44,7 +44,8 @@ def make_plan(
     model = make_model(config.model, len(data.classes), image_size(config))
     source = "none" if is_resumed else config.model.weights
     weights = load_weights(model.network, source, name=config.model.name)
-    method = config.method.build(model)
+    method = config.method.build(_given(config, split.train, model))
+    _check_domains(method, config, split.train)
     sizes = make_sizes(config, method, split.train)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
     notes = loaded.notes + sizes.notes
@@ -62,13 +63,47 @@ def make_plan(
         clustering=clustering,
         sizes=sizes,
         optim=config.optim,
-        epochs=config.epochs,
+        phases=method.phases or (Phase("training", config.epochs),),
         evaluates_every=config.evaluates_every,
         log_every=config.log_every,
         keeps_epochs=config.keeps_epochs,
         seed=config.seed,
         setup=setup,
     )
+
+
+def _given(config: RunConfig, train: DomainDataset, model: SplitModel) -> Given:
+    sizes = batch_sizes(
+        Sampling(),
+        train,
+        inner=None,
+        outer=config.outer.size,
+        most=(config.inner.most, config.outer.most),
+    )
+    return Given(
+        model,
+        num_classes=len(train.classes),
+        sources=tuple(train.domain.unique().tolist()),
+        num_images=len(train),
+        image_size=image_size(config),
+        epochs=config.epochs,
+        steps_per_epoch=max(1, len(train) // sizes.outer),
+        lr=config.optim.lr,
+    )
+
+
+def _check_domains(method: Method, config: RunConfig, train: DomainDataset) -> None:
+    """Refuse images without domains, or of too few, to a method that needs them."""
+    if not method.needs_domains:
+        return
+    check_named(train)
+    count = len(train.domain.unique())
+    if count < method.least_domains:
+        raise ConfigError(
+            f"method {config.method.name!r} needs images of at least {method.least_domains} source "
+            f"domains, but there are {count}; add a domain, or use a method without domain labels "
+            "(cicf)"
+        )
 
 
 def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes:
@@ -84,10 +119,16 @@ def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes
         return sizes
     # Made for what it refuses, too.
     drawn = make_samplers(method.sampling, train, sizes, strata=None, seed=config.seed)
-    assert drawn.inner is not None
-    even = sizes._replace(inner=drawn.inner.size, outer=drawn.outer.size)
+    even = sizes._replace(outer=drawn.outer.size)
+    if drawn.inner is not None:
+        even = even._replace(inner=drawn.inner.size)
     if even == sizes:
         return sizes
+    if drawn.inner is None:
+        note = (
+            f"outer.size is {even.outer} instead of {sizes.outer}, because domains share it evenly"
+        )
+        return even._replace(notes=(*sizes.notes, note))
     note = (
         f"inner.size and outer.size are {even.inner} and {even.outer} instead of {sizes.inner} and "
         f"{sizes.outer}, because {drawn.tasks} tasks share them evenly"

@@ -70,8 +70,9 @@ def build_model(
     """Return a network with new weights, cut at a stage (`input`, `Z_0`, …) or after a module.
 
     `name` is one of ours, any classification model of torchvision, or `package.module:builder`, a
-    function from the number of classes to a module. Without a cut, Z is Z_0 where the stages are
-    known, and the input where they are not.
+    function from the number of classes to a module, whose attribute `stages` may name the modules
+    that put out Z_0, Z_1, … for methods that work between them. Without a cut, Z is Z_0 where the
+    stages are known, and the input where they are not.
     """
     known = ARCHITECTURES.get(name)
     network = known.build(num_classes) if known else _built(name, num_classes)
@@ -81,7 +82,8 @@ def build_model(
     cuts = known.cuts if known else {"input": ()}
     cut = cut or ("Z_0" if known else "input")
     before = cuts[cut] if cut in cuts else modules_until(network, cut, image, stages=tuple(cuts))
-    return SplitModel(network, cut=cut, before=before)
+    stages = [stage[-1] for stage in known.stages] if known else getattr(network, "stages", ())
+    return SplitModel(network, cut=cut, before=before, stages=stages)
 
 
 def _built(name: str, num_classes: int) -> nn.Module:

@@ -10,13 +10,19 @@ from cicf.core.modes import outputs_of
 
 
 class SplitModel(nn.Module):
-    """Is a network and the names of what lies before Z; its forward is the network's own."""
+    """Is a network and the names of what lies before Z; its forward is the network's own.
 
-    def __init__(self, network: nn.Module, *, cut: str, before: Sequence[str]) -> None:
+    `stages` are the modules that put out Z_0, Z_1, …; empty where they are not known.
+    """
+
+    def __init__(
+        self, network: nn.Module, *, cut: str, before: Sequence[str], stages: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self.network = network
         self.cut = cut
         self.before = tuple(before)
+        self.stages = tuple(stages)
 
     def forward(self, x: Float[Tensor, "n channels height width"]) -> Float[Tensor, "n classes"]:
         """Return the logits."""

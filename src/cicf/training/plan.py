@@ -1,12 +1,13 @@
 """All that a training needs."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from cicf.data.clustering import Clustering
 from cicf.data.protocol import Split
 from cicf.data.sampling import Sizes
 from cicf.data.transforms import Transform
-from cicf.method import Method
+from cicf.method import Method, Phase
 from cicf.models.split import SplitModel
 from cicf.results.record import Parameters, Setup
 from cicf.training.optim import OptimConfig
@@ -24,13 +25,24 @@ class Plan:
     clustering: Clustering | None
     sizes: Sizes
     optim: OptimConfig
-    epochs: int
+    phases: tuple[Phase, ...]
     evaluates_every: int
     log_every: int
     keeps_epochs: bool
     seed: int
     setup: Setup
 
+    @property
+    def epochs(self) -> int:
+        """Return the epochs of all phases."""
+        return sum(phase.epochs for phase in self.phases)
+
+    def phase_of(self, epoch: int) -> int:
+        """Return the number of the phase that an epoch belongs to, both counted from 0."""
+        ends = accumulate(phase.epochs for phase in self.phases)
+        return next(number for number, end in enumerate(ends) if epoch < end)
+
     def is_evaluated(self, epoch: int) -> bool:
         """Tell whether the network is evaluated after an epoch, counted from 1; the last is."""
-        return epoch % self.evaluates_every == 0 or epoch == self.epochs
+        own = epoch - (self.epochs - self.phases[-1].epochs)
+        return own > 0 and (own % self.evaluates_every == 0 or epoch == self.epochs)

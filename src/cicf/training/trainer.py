@@ -1,9 +1,9 @@
 """Trainer: draw, gradient, optimiser step; after every epoch an evaluation and a checkpoint."""
 
+import copy
 from collections.abc import Iterator
 
 from torch import nn
-from torch.nn.utils import clip_grad_norm_
 
 from cicf.core import DataError
 from cicf.core.draw import Draw, on_device
@@ -15,14 +15,15 @@ from cicf.data.strata import Strata
 from cicf.models.split import SplitModel
 from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Scored, Scores, Selection, pooled
-from cicf.training.checkpoint import Checkpoints, check_resumable, save_weights
-from cicf.training.checks import check_terms, check_weights, within_memory
+from cicf.training.checkpoint import Checkpoints, State, check_resumable, save_weights
+from cicf.training.checks import check_weights, within_memory
 from cicf.training.costs import Costs
 from cicf.training.evaluate import at_theta_dagger, evaluation
 from cicf.training.events import EpochEnded, Event, Paced, Started, Stepped
 from cicf.training.log import MetricsLog, open_board
 from cicf.training.machine import MachineConfig
 from cicf.training.plan import Plan
+from cicf.training.updates import Updates
 
 
 class Trainer:
@@ -36,10 +37,9 @@ class Trainer:
         self._plan, self._folder, self._machine = plan, folder, machine
         self._device = machine.torch_device()
         self._model, self._method = plan.model.to(self._device), plan.method.to(self._device)
-        parameters = [*self._model.parameters(), *self._method.parameters()]
-        self._trained = [parameter for parameter in parameters if parameter.requires_grad]
-        self._optimizer = plan.optim.optimizer(self._trained)
-        self._scheduler = plan.optim.scheduler(self._optimizer, plan.epochs)
+        self._phase, self._updates = 0, self._updates_of(0)
+        is_kept = any(phase.starts_fresh for phase in plan.phases)
+        self._initial: State = copy.deepcopy(self._model.state_dict()) if is_kept else {}
         self._random = RandomSource([self._device])
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._step = 0
@@ -58,7 +58,7 @@ class Trainer:
 
     @property
     def best(self) -> Scored:
-        """Return the epoch with the best source validation, the first of them in a tie."""
+        """Return the evaluated epoch with the best source validation, the first in a tie."""
         return max(self._epochs, key=lambda each: _score(each, self._plan))
 
     @property
@@ -102,7 +102,9 @@ class Trainer:
         steps = self._plan.setup.steps_per_epoch
         if self._step % steps == 0:
             self._cluster(epoch)
-            self._method.before_epoch(epoch)
+            images = Evaluated(self._plan.split.train, self._plan.transform)
+            self._method.before_epoch(epoch, images)
+            self._enter_phase(self._plan.phase_of(epoch))
         for _ in range(self._step, (epoch + 1) * steps):
             with self._costs.of("data"):
                 draw = self._next_draw()
@@ -118,19 +120,24 @@ class Trainer:
         yield from self._end_epoch(epoch)
 
     def _take_step(self, draw: Draw) -> dict[str, float]:
-        """Take a step of the optimiser, or stop before it where the gradient is not finite."""
-        self._optimizer.zero_grad()
-        with within_memory(self._plan, where=f"in step {self._step + 1}", kept=self._kept):
-            logged = self._method.backward(on_device(draw, self._device))
-        terms = {name: float(value) for name, value in logged.items()}
-        norm = clip_grad_norm_(self._trained, self._plan.optim.clip)
-        terms["gradient_norm"] = float(norm)
-        terms["lr"] = self._optimizer.param_groups[0]["lr"]
-        check_terms(terms, step=self._step + 1, kept=self._kept)
-        self._optimizer.step()
-        self._method.after_step()
-        self._step += 1
+        """Take a step of every optimiser, or stop where a gradient is not finite."""
+        step = self._step + 1
+        with within_memory(self._plan, where=f"in step {step}", kept=self._kept):
+            terms = self._updates.take(on_device(draw, self._device), step=step, kept=self._kept)
+        self._step = step
         return terms
+
+    def _updates_of(self, phase: int) -> Updates:
+        plan = self._plan
+        return Updates(self._method, plan.optim, epochs=plan.phases[phase].epochs)
+
+    def _enter_phase(self, phase: int) -> None:
+        """Begin with the optimisers of a phase, and with the first weights if it says so."""
+        if phase == self._phase:
+            return
+        if self._plan.phases[phase].starts_fresh:
+            self._model.load_state_dict(self._initial)
+        self._phase, self._updates = phase, self._updates_of(phase)
 
     def _paced(self) -> Iterator[Paced]:
         """Write down how steps go through their batches, whenever that is not yet known."""
@@ -151,7 +158,7 @@ class Trainer:
 
     def _end_epoch(self, epoch: int) -> Iterator[EpochEnded]:
         self._check_weights(self._model)
-        self._scheduler.step()
+        self._updates.end_epoch()
         if not self._plan.is_evaluated(epoch + 1):
             with self._costs.of("checkpoints"):
                 self._save()
@@ -237,9 +244,10 @@ class Trainer:
         self._check_weights(self._model)
         weights = {f"model.{name}": value for name, value in self._model.state_dict().items()}
         weights |= {f"method.{name}": value for name, value in self._method.state_dict().items()}
+        weights |= {f"initial.{name}": value for name, value in self._initial.items()}
         state = {
-            "optimizer": self._optimizer.state_dict(),
-            "scheduler": self._scheduler.state_dict(),
+            **self._updates.state(),
+            "phase": self._phase,
             "random": tuple(self._random.capture()),
             "strata": None if self._strata is None else (self._strata.cluster, self._strata.label),
             "epochs": [each.model_dump() for each in self._epochs],
@@ -265,8 +273,9 @@ class Trainer:
                 f"the checkpoint in {self._folder.path} does not fit the network as it is built "
                 f"now ({' '.join(str(error).split()):.100}); bring the old code back, or start anew"
             ) from error
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._scheduler.load_state_dict(state["scheduler"])
+        self._initial, self._phase = saved.under("initial."), state["phase"]
+        self._updates = self._updates_of(self._phase)
+        self._updates.restore(state)
         self._random.restore(RandomState(*state["random"]))
         self._strata = None if state["strata"] is None else Strata(*state["strata"])
         self._epochs = [Scored.model_validate(each) for each in state["epochs"]]
