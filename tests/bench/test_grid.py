@@ -1,5 +1,6 @@
 """The runs that a table is made of."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,11 @@ def test_default_cuts_are_those_of_the_network() -> None:
     cuts = ("input", "Z_0", "Z_1", "Z_2", "Z_3")
     assert axis_values(AXES["cut"], None, "digits_cnn") == cuts
     assert axis_values(AXES["cut"], None, "resnet18") == (*cuts, "Z_4", "Z_5")
+
+
+def test_values_of_a_number_may_have_a_fraction_or_no_end() -> None:
+    assert axis_values(AXES["bound"], ["0.02", "inf"], "digits_cnn") == (0.02, math.inf)
+    variants = make_variants(AXES["alpha"], (0.2,), config=recipe("demo"), num_classes=10)
+    assert [each.values for each in variants] == [{"method": {"alpha": 0.2}}]
+    with pytest.raises(ConfigError, match=r"--values 'large' is no number, but method\.alpha is"):
+        axis_values(AXES["alpha"], ["0.1", "large"], "digits_cnn")

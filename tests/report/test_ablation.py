@@ -1,6 +1,7 @@
 """Accuracy against an option: which runs make a curve, and what its points and bars are."""
 
 import csv
+import math
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,16 @@ def test_runs_on_other_images_networks_or_protocols_never_share_a_curve(
             "clusters",
             [cicf(1.0, options={"clusters.per_class": k}) for k in ("auto", 5, 1)],
             [1, 5, "auto"],
+        ),
+        (
+            "bound",
+            [cicf(1.0, options={"method.max_step_ratio": r}) for r in ("Infinity", 0.02, 1)],
+            [0.02, 1.0, math.inf],
+        ),
+        (
+            "alpha-schedule",
+            [cicf(1.0), cicf(1.0, options={"method.alpha_schedule": "cosine"})],
+            ["constant", "cosine"],
         ),
         ("order", [cicf(1.0, options={"method.order": o}) for o in (2, 1)], [1, 2]),
     ],

@@ -16,7 +16,7 @@ def axis_values(axis: Axis, given: Sequence[str] | None, model: str) -> tuple[Va
     """Return the values to try: those that were given, or by default; two at least."""
     if given is None:
         return axis.values or _cuts(model)
-    found = tuple(int(word) if word.isdecimal() else word for word in given)
+    found = tuple(_value(word, axis) for word in given)
     for word, value in zip(given, found, strict=True):
         if axis.choices and value not in axis.choices:
             hint = did_you_mean(word, map(str, axis.choices))
@@ -27,6 +27,19 @@ def axis_values(axis: Axis, given: Sequence[str] | None, model: str) -> tuple[Va
             "separated by commas"
         )
     return tuple(dict.fromkeys(found))
+
+
+def _value(word: str, axis: Axis) -> Value:
+    """Return a value as it was written: a number where it is one."""
+    if not axis.is_number:
+        return int(word) if word.isdecimal() else word
+    try:
+        return float(word)
+    except ValueError as error:
+        raise ConfigError(
+            f"--values {word!r} is no number, but {axis.option} is one; write numbers, separated "
+            "by commas"
+        ) from error
 
 
 def make_variants(

@@ -47,6 +47,10 @@ FAST_VALUES = {
     "cut": "input,Z_0",
     "sampling": "random,clusters",
     "order": "1,2",
+    "alpha": "0.05,0.1",
+    "alpha-schedule": "constant,cosine",
+    "bound": "0.01,inf",
+    "curvature": "0.5,1",
 }
 
 
@@ -57,7 +61,8 @@ def ablate(
         str | None,
         typer.Option(
             help="The values, separated by commas; by default M 64,128,256, K 1,2,3,5, "
-            "all cuts of the network, all ways to sample, both orders."
+            "all cuts of the network, all ways to sample, both orders, α 0.02 to 0.5, both "
+            "schedules of α, bounds 0.005 to inf, a quarter to all of the curvature."
         ),
     ] = None,
     method: Annotated[str, typer.Option(help="The method whose option is varied.")] = "cicf",

@@ -1,14 +1,25 @@
 """What an ablation varies: options by the names that the paper's figures have for them."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from cicf.results.entries import Entry
 
-Over = Literal["batch-size", "clusters", "cut", "sampling", "order"]
+Over = Literal[
+    "batch-size",
+    "clusters",
+    "cut",
+    "sampling",
+    "order",
+    "alpha",
+    "alpha-schedule",
+    "bound",
+    "curvature",
+]
 OVERS: tuple[Over, ...] = get_args(Over)
-Value = int | str
+Value = int | float | str
 """A number, or a word."""
 
 
@@ -28,6 +39,10 @@ class Axis:
     """Options that differ between runs of one curve, because the value makes them void."""
     is_ordered: bool = True
     """Whether a line through the values means something."""
+    is_number: bool = False
+    """Whether values are numbers with a fraction, or `inf`."""
+    usual: Value | None = None
+    """What runs had from before there was the option."""
 
     def value(self, entry: Entry) -> Value | None:
         """Return the value that a run had; None where the option has no bearing on it."""
@@ -40,14 +55,17 @@ class Axis:
             return setup.cut
         if self.over == "clusters" and entry.options.get("method.sampling") == "random":
             return None
-        found = entry.options.get(self.option)
+        found = entry.options.get(self.option, self.usual)
+        # An infinite number is written as a word in JSON.
+        if self.is_number and isinstance(found, int | float | str):
+            return float(found)
         return found if isinstance(found, int | str) else None
 
-    def place(self, value: Value) -> tuple[int, int, str]:
+    def place(self, value: Value) -> tuple[int, int | float, str]:
         """Return what values are sorted by: as listed, numbers by size, cuts by depth, words."""
         if value in self.choices:
             return 0, self.choices.index(value), ""
-        if isinstance(value, int):
+        if isinstance(value, int | float):
             return 1, value, ""
         if self.over == "cut" and value == "input":
             return 2, 0, ""
@@ -82,6 +100,36 @@ AXES: dict[Over, Axis] = {
             values=(1, 2),
             choices=(1, 2),
             is_ordered=False,
+        ),
+        Axis(
+            "alpha",
+            "method.alpha",
+            "α, the length of the virtual step before its bound",
+            values=(0.02, 0.05, 0.1, 0.2, 0.5),
+            is_number=True,
+        ),
+        Axis(
+            "alpha-schedule",
+            "method.alpha_schedule",
+            "how α changes from epoch to epoch",
+            values=("constant", "cosine"),
+            choices=("constant", "cosine"),
+            is_ordered=False,
+            usual="constant",
+        ),
+        Axis(
+            "bound",
+            "method.max_step_ratio",
+            "the bound on ‖α g†‖ / ‖θ‖",
+            values=(0.005, 0.01, 0.02, math.inf),
+            is_number=True,
+        ),
+        Axis(
+            "curvature",
+            "method.curvature",
+            "the part of the inner batch that the second derivative is taken of",
+            values=(0.25, 0.5, 1.0),
+            is_number=True,
         ),
     )
 }
