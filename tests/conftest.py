@@ -32,6 +32,14 @@ def real_data() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of this run of the tests share."""
+    own = tmp_path_factory.getbasetemp()
+    # The folder of a worker lies in that of the run.
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> Iterator[None]:
     """Start every test from the same random state and from single precision."""

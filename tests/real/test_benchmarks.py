@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.runs import SIZE, TINY
+from tests.support.shared import once
 
 import cicf
 from cicf.core import DataError
@@ -18,30 +19,33 @@ from cicf.results import Record
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-def from_archive(name: str, archive: str, into: Path) -> Imported:
+def from_archive(name: str, archive: str, folder: Path) -> Imported:
     source = Path(os.environ.get("CICF_DATA", "")) / archive
     if not source.is_file():
         pytest.skip(f"CICF_DATA names no folder with {archive}")
-    return import_benchmark(benchmark(name), source, into, on_image=lambda *_: None)
+
+    def imported() -> Imported:
+        return import_benchmark(benchmark(name), source, folder / name, on_image=lambda *_: None)
+
+    return once(folder / f"{name}.pickle", imported)
 
 
 @pytest.fixture(scope="module")
-def pacs(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+def pacs(shared_folder: Path) -> Imported:
     """Return PACS with the lists of its authors, imported from an archive."""
-    return from_archive("pacs", "pacs_128.zip", tmp_path_factory.mktemp("data") / "pacs")
+    return from_archive("pacs", "pacs_128.zip", shared_folder)
 
 
 @pytest.fixture(scope="module")
-def verified_pacs(pacs: Imported) -> Verification:
+def verified_pacs(pacs: Imported, shared_folder: Path) -> Verification:
     """Return what is found of PACS."""
-    return verify(benchmark("pacs"), pacs.folder)
+    return once(shared_folder / "verified.pickle", lambda: verify(benchmark("pacs"), pacs.folder))
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+def digits(shared_folder: Path) -> Imported:
     """Return the stand-in for Digits-DG, imported from an archive."""
-    folder = tmp_path_factory.mktemp("data") / "digits"
-    return from_archive("digits-dg-rebuilt", "digits_dg_rebuilt.zip", folder)
+    return from_archive("digits-dg-rebuilt", "digits_dg_rebuilt.zip", shared_folder)
 
 
 def trained(name: str, target: str, folder: Path | None, out: Path) -> Record:
