@@ -437,3 +437,19 @@ def test_notes_and_threads_of_the_runs_are_repeated() -> None:
     table = the_table([run(70.0, setup=setup), run(71.0, seed=1)])
     assert "note of 1 of 2 runs: few images" in table.footnotes
     assert footnotes(table, "threads: ") == ["threads: 2; their number changes last bits"]
+
+
+def test_source_validation_can_be_shown_instead_of_the_target() -> None:
+    held = scored(3, {"sketch": 60.0}, validation={"photo": 90.0, "cartoon": 70.0})
+    found = run(60.0)
+    record = found.record.model_copy(update={"last": held})
+    table = the_table([found.model_copy(update={"record": record})], on="validation")
+    assert table.title == "pacs, resnet18: accuracy on source validation in %"
+    # The fixture's domains have as many images each, so that all together have the mean.
+    assert table.rows[0].cells["sketch"].mean == pytest.approx(80.0)
+    assert footnotes(table, "columns") == [
+        "columns: the domain that was held out; numbers are for the validation images of the "
+        "sources"
+    ]
+    assert not footnotes(table, "paper")
+    assert table.rows[0].cells["sketch"].published is None

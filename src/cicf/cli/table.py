@@ -9,7 +9,7 @@ import typer
 from cicf.cli.show import print_line
 
 if TYPE_CHECKING:
-    from cicf.results.entries import Chosen
+    from cicf.results.entries import Chosen, On
     from cicf.results.record import Choice
     from cicf.results.table import Table
 
@@ -40,6 +40,10 @@ def table(
         Literal["deployed", "theta", "theta_dagger"],
         typer.Option(help="Show what each run deploys, or θ of all, or θ† of all that have it."),
     ] = "deployed",
+    on: Annotated[
+        Literal["test", "validation"],
+        typer.Option(help="Show the target, or source validation, to choose by without a look."),
+    ] = "test",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write, instead of printing.")
     ] = None,
@@ -56,7 +60,7 @@ def table(
 
     if output is not None:
         check_place(output)
-    tables = _tables(runs, select=SELECT[select], parameters=parameters)
+    tables = _tables(runs, select=SELECT[select], parameters=parameters, on=on)
     text = render(tables if compare is None else compared(tables, compare), format_)
     if output is None:
         typer.echo(text, nl=False)
@@ -69,17 +73,23 @@ def print_tables(runs: Sequence[Path]) -> None:
     """Print the table of finished runs as text, as the command does without options."""
     from cicf.report.tables import render
 
-    typer.echo(render(_tables(runs, select="last", parameters="deployed"), "text"), nl=False)
+    typer.echo(render(_tables(runs), "text"), nl=False)
 
 
-def _tables(runs: Sequence[Path], *, select: "Choice", parameters: "Chosen") -> "tuple[Table, ...]":
+def _tables(
+    runs: Sequence[Path],
+    *,
+    select: "Choice" = "last",
+    parameters: "Chosen" = "deployed",
+    on: "On" = "test",
+) -> "tuple[Table, ...]":
     """Return the tables, and name on the error stream what is in none."""
     from cicf.results.runs import read_runs
     from cicf.results.tabulate import make_tables
 
     read = read_runs(runs)
     _print_skipped(read.skipped)
-    made = make_tables(read.found, select=select, parameters=parameters)
+    made = make_tables(read.found, select=select, parameters=parameters, on=on)
     _print_skipped(made.skipped)
     return made.tables
 

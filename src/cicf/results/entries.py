@@ -16,6 +16,8 @@ from cicf.results.runs import FoundRun
 
 Chosen = Literal["deployed", "theta", "theta_dagger"]
 """Which parameters a table shows: those that each run deploys, or the same of all."""
+On = Literal["test", "validation"]
+"""Which images a table is about: those that are tested on, or the sources' that are chosen by."""
 Options = dict[str, JsonValue]
 """Options by dotted name."""
 
@@ -64,7 +66,7 @@ class Entry:
         return {*self.setup.sources, *self.setup.protocol.tested}
 
 
-def make_entry(run: FoundRun, *, select: Choice, parameters: Chosen) -> Entry:
+def make_entry(run: FoundRun, *, select: Choice, parameters: Chosen, on: On = "test") -> Entry:
     """Return the number of a run, or say why it has none."""
     record = run.record
     shown = record.deploy if parameters == "deployed" else parameters
@@ -73,7 +75,7 @@ def make_entry(run: FoundRun, *, select: Choice, parameters: Chosen) -> Entry:
     seed = options.get("seed")
     if not isinstance(seed, int):
         raise ResultError(f"{run.path} has seed={seed!r} in its config, which must be a number")
-    column, value = _number(run, _scored(run, select, shown), shown)
+    column, value = _number(run, _scored(run, select, shown), shown, on)
     return Entry(
         path=run.path,
         key=TableKey(data, record.setup.fingerprint, record.setup.protocol.kind, model),
@@ -147,20 +149,23 @@ def _scored(run: FoundRun, select: Choice, shown: Parameters) -> Scored:
         raise ResultError(f"{run.path} was tested on no target to choose an epoch by") from error
 
 
-def _number(run: FoundRun, scored: Scored, shown: Parameters) -> tuple[str, float]:
+def _number(run: FoundRun, scored: Scored, shown: Parameters, on: On) -> tuple[str, float]:
     """Return the column, and the accuracy in percent."""
     setup = run.record.setup
     is_whole = setup.protocol.name == "hold-out"
-    if scored.test is None and not is_whole:
+    tested = scored.test if on == "test" else None
+    if tested is None and on == "test" and not is_whole:
         raise ResultError(f"{run.path} was not tested on {', '.join(setup.protocol.tested)}")
-    scores = (scored.test or scored.validation).of(shown)
+    scores = (tested or scored.validation).of(shown)
     if not scores or not all(score.total for score in scores.values()):
         raise ResultError(f"{run.path} has a score of no images; run it again")
     if is_whole:
-        return (TEST if scored.test else VALIDATION), pooled(scores).percent
+        return (TEST if tested else VALIDATION), pooled(scores).percent
     name = setup.protocol.name
     columns = setup.sources if name == "single-source" else setup.protocol.tested
-    return ", ".join(columns), _mean_of_domains(scores)
+    # Epochs are chosen by all validation images together.
+    value = pooled(scores).percent if on == "validation" else _mean_of_domains(scores)
+    return ", ".join(columns), value
 
 
 def _mean_of_domains(scores: Scores) -> float:

@@ -43,6 +43,9 @@ def footnotes(table: Table, groups: Groups, paper: PublishedTable | None) -> tup
 
 def _columns(table: Table, groups: Groups) -> str:
     name = next(iter(groups.values()))[0].setup.protocol.name
+    if table.on == "validation" and name != "hold-out":
+        own = "trained on" if name == "single-source" else "held out"
+        return f"the domain that was {own}; numbers are for the validation images of the sources"
     if name == "hold-out" and table.columns == (TEST,):
         return "the test part, all images together"
     if name == "hold-out":

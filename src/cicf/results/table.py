@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cicf.core.frozen import Frozen
-from cicf.results.entries import Chosen
+from cicf.results.entries import Chosen, On
 from cicf.results.published import Printed
 from cicf.results.record import Choice
 
@@ -77,6 +77,7 @@ class Table(Frozen):
     model: str
     select: Choice
     parameters: Chosen
+    on: On = "test"
     columns: tuple[str, ...]
     domains: tuple[str, ...]
     """What an average is over; more than the columns where a domain has no run."""

@@ -7,7 +7,15 @@ from statistics import fmean, stdev
 from typing import NamedTuple, TypeVar
 
 from cicf.core import ResultError
-from cicf.results.entries import Chosen, Entry, label_of, make_entry, unique_labels
+from cicf.results.entries import (
+    Chosen,
+    Entry,
+    On,
+    TableKey,
+    label_of,
+    make_entry,
+    unique_labels,
+)
 from cicf.results.footnotes import footnotes
 from cicf.results.published import PublishedRow, PublishedTable, published
 from cicf.results.record import Choice
@@ -30,7 +38,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def make_tables(
-    runs: Sequence[FoundRun], *, select: Choice = "last", parameters: Chosen = "deployed"
+    runs: Sequence[FoundRun],
+    *,
+    select: Choice = "last",
+    parameters: Chosen = "deployed",
+    on: On = "test",
 ) -> Tables:
     """Return a table for each data set, fingerprint, protocol and network among the runs."""
     if not runs:
@@ -39,14 +51,14 @@ def make_tables(
     skipped: list[str] = []
     for run in runs:
         try:
-            entries.append(make_entry(run, select=select, parameters=parameters))
+            entries.append(make_entry(run, select=select, parameters=parameters, on=on))
         except ResultError as error:
             skipped.append(str(error))
     if not entries:
         raise ResultError(f"none of {len(runs)} runs goes into a table; the first: {skipped[0]}")
     used, repeated = _without_repetitions(entries)
     tables = [
-        _table(group, select=select, parameters=parameters)
+        _table(group, select=select, parameters=parameters, on=on)
         for _, group in sorted(_grouped(used, lambda entry: entry.key).items())
     ]
     return Tables(tables=tuple(tables), skipped=(*skipped, *repeated))
@@ -66,9 +78,10 @@ def _without_repetitions(entries: Iterable[Entry]) -> tuple[list[Entry], list[st
     return list(used.values()), repeated
 
 
-def _table(entries: list[Entry], *, select: Choice, parameters: Chosen) -> Table:
+def _table(entries: list[Entry], *, select: Choice, parameters: Chosen, on: On) -> Table:
     key, protocol = entries[0].key, entries[0].setup.protocol
-    paper = published(key.data, key.model) if protocol.name == "leave-one-domain-out" else None
+    is_printed = protocol.name == "leave-one-domain-out" and on == "test"
+    paper = published(key.data, key.model) if is_printed else None
     domains = _ordered({name for entry in entries for name in entry.domains}, paper)
     columns = _ordered({entry.column for entry in entries}, paper)
     groups = sorted(_grouped(entries, lambda entry: entry.row).values(), key=_rank)
@@ -80,13 +93,14 @@ def _table(entries: list[Entry], *, select: Choice, parameters: Chosen) -> Table
         for label, group in zip(labels, groups, strict=True)
     ]
     table = Table(
-        title=f"{'ORACLE: ' if select == 'oracle' else ''}{key.data}, {key.model}: accuracy in %",
+        title=_title(key, select, on),
         data=key.data,
         fingerprint=key.fingerprint,
         protocol=key.protocol,
         model=key.model,
         select=select,
         parameters=parameters,
+        on=on,
         columns=columns,
         domains=domains,
         rows=_with_best(rows, columns),
@@ -95,6 +109,11 @@ def _table(entries: list[Entry], *, select: Choice, parameters: Chosen) -> Table
     )
     notes = footnotes(table, dict(zip(labels, groups, strict=True)), paper)
     return table.model_copy(update={"footnotes": notes})
+
+
+def _title(key: TableKey, select: Choice, on: On) -> str:
+    what = "accuracy in %" if on == "test" else "accuracy on source validation in %"
+    return f"{'ORACLE: ' if select == 'oracle' else ''}{key.data}, {key.model}: {what}"
 
 
 def _caveat(paper: PublishedTable, part: str) -> str | None:
