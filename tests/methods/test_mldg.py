@@ -44,10 +44,11 @@ def held_out(draw: Draw, seed: int) -> tuple[Samples, Samples]:
     torch.manual_seed(seed)
     domains = sorted(set(draw.outer.domain.tolist()))
     test = domains[int(torch.randint(len(domains), ()))]
-    return tuple(
+    train, last = (
         Samples(*(field[which] for field in draw.outer))
         for which in (draw.outer.domain != test, draw.outer.domain == test)
     )
+    return train, last
 
 
 def found_with(method: Method, draw: Draw, seed: int) -> dict[str, Tensor]:

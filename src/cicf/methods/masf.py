@@ -231,7 +231,8 @@ def _clipped(g: Float[Tensor, "..."], most: float) -> Float[Tensor, "..."]:
     """Return a tensor that is shortened to a norm, if it is longer."""
     if math.isinf(most):
         return g
-    return g * (most / torch.linalg.vector_norm(g).clamp(min=most))
+    length: Tensor = torch.linalg.vector_norm(g)
+    return g * (most / length.clamp(min=most))
 
 
 def _mean_over_domains(values: Float[Tensor, " m"], domain: Int[Tensor, " m"]) -> Float[Tensor, ""]:
