@@ -1,4 +1,4 @@
-"""Methods that take virtual steps: the same step on every task of a draw."""
+"""Methods that take virtual steps: on every task of a draw, or as they see fit."""
 
 import math
 from abc import ABC
@@ -9,6 +9,7 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
+from cicf.core import DataError
 from cicf.core.batch import chunks
 from cicf.core.draw import Draw, Samples
 from cicf.core.pace import Pace
@@ -67,11 +68,9 @@ class VirtualStepConfig(MethodConfig, ABC):
         return alpha
 
 
-class VirtualStepMethod(Method, ABC):
-    """Takes the exact step of `Intervention` on every task of a draw, and averages over tasks.
-
-    A draw of one task, whose inner batch was clustered and then sampled, makes it CICF; a draw with
-    a task for each domain makes it MAML. Nothing else tells the two apart.
+class InterventionMethod(Method, ABC):
+    """Holds the exact step of `Intervention` with its α, its pace and θ†, and leaves open what the
+    step is taken on.
     """
 
     steps_taken: Tensor
@@ -84,21 +83,6 @@ class VirtualStepMethod(Method, ABC):
         self._step = config.intervention(given.model, given.model.h, loss)
         self.register_buffer("steps_taken", torch.zeros((), dtype=torch.int64))
         self._set_alpha()
-
-    def backward(self, draw: Draw) -> Logged:
-        """Accumulate the mean over tasks of the gradient of L_CICF (Eq. 10 and 11)."""
-        assert draw.inner is not None
-        self._set_alpha()
-        share = 1 / draw.tasks
-        terms = [
-            self._step.backward(inner, outer, scale=share)
-            for inner, outer in zip(
-                chunks(draw.inner, len(draw.inner.y) // draw.tasks),
-                chunks(draw.outer, len(draw.outer.y) // draw.tasks),
-                strict=True,
-            )
-        ]
-        return mean_terms(terms)
 
     def after_step(self) -> None:
         """Count the step, since α may depend on how many there were."""
@@ -128,6 +112,45 @@ class VirtualStepMethod(Method, ABC):
     def _set_alpha(self) -> None:
         if self._config.alpha_ramp or self._config.alpha_schedule != "constant":
             self._step.alpha = self._config.alpha_at(int(self.steps_taken), self._given)
+
+
+class VirtualStepMethod(InterventionMethod, ABC):
+    """Takes the exact step of `Intervention` on every task of a draw, and averages over tasks.
+
+    A draw of one task, whose inner batch was clustered and then sampled, makes it CICF; a draw with
+    a task for each domain makes it MAML. Nothing else tells the two apart.
+    """
+
+    def backward(self, draw: Draw) -> Logged:
+        """Accumulate the mean over tasks of the gradient of L_CICF (Eq. 10 and 11)."""
+        assert draw.inner is not None
+        self._set_alpha()
+        share = 1 / draw.tasks
+        terms = [
+            self._step.backward(inner, outer, scale=share)
+            for inner, outer in zip(
+                chunks(draw.inner, len(draw.inner.y) // draw.tasks),
+                chunks(draw.outer, len(draw.outer.y) // draw.tasks),
+                strict=True,
+            )
+        ]
+        return mean_terms(terms)
+
+
+def meta_split(batch: Samples) -> tuple[Samples, Samples]:
+    """Return a batch without one of its domains, and that domain's part: meta-train, meta-test.
+
+    Which domain is drawn from torch's global generator, each alike.
+    """
+    domains = batch.domain.unique()
+    if len(domains) < 2:
+        raise DataError(
+            f"the images of a batch come from {len(domains)} domain, but one domain is held out "
+            "of every batch; train on at least 2 source domains"
+        )
+    is_test = batch.domain == domains[int(torch.randint(len(domains), ()))]
+    train, test = (Samples(*(field[which] for field in batch)) for which in (~is_test, is_test))
+    return train, test
 
 
 def mean_terms(terms: list[Terms]) -> Logged:

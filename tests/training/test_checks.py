@@ -11,6 +11,7 @@ import cicf
 from cicf.core import TrainingError
 from cicf.intervention.objective import Objective
 from cicf.methods.erm import Erm
+from cicf.training.checks import check_terms
 
 CPU_ERROR = RuntimeError(
     "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
@@ -106,3 +107,10 @@ def test_the_command_ends_with_one_sentence(
     assert ended.err.splitlines()[-1].startswith("cicf: memory ran out in step 1")
     assert "Traceback" not in ended.err
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize("name", ["loss", "gradient_norm", "gradient_norm_alignment"])
+def test_a_gradient_that_is_not_finite_is_refused_in_whichever_turn(name: str) -> None:
+    check_terms({"loss": 1.0, "other": float("nan")}, step=1, kept=lambda: "")
+    with pytest.raises(TrainingError, match=name.replace("_", " ")):
+        check_terms({"loss": 1.0, name: float("inf")}, step=1, kept=lambda: "nothing was kept")

@@ -18,7 +18,7 @@ from cicf.data.strata import strata_of
 from cicf.experiment.build import make_plan, make_transform
 from cicf.experiment.data import Loaded, with_cache
 from cicf.training import Plan
-from cicf.virtual_step import VirtualStepMethod
+from cicf.virtual_step import InterventionMethod
 
 LONG = 5.0
 """Seconds after which the first step is taken for the measured one."""
@@ -98,6 +98,6 @@ def _measured(plan: Plan, job: Job) -> Estimate:
 
 def _bytes(plan: Plan) -> int:
     network: int = sum(value.nbytes for value in plan.model.network.state_dict().values())
-    networks = 2 if isinstance(plan.method, VirtualStepMethod) else 1
+    networks = 2 if isinstance(plan.method, InterventionMethod) else 1
     epochs = 2 + (plan.epochs if plan.keeps_epochs else 0)
     return network * (networks * epochs + 1)
