@@ -3,13 +3,33 @@
 from cicf.method import MethodConfig
 from cicf.methods.cicf import Cicf, CicfConfig
 from cicf.methods.erm import Erm, ErmConfig
+from cicf.methods.jigen import Jigen, JigenConfig
 from cicf.methods.maml import Maml, MamlConfig
+from cicf.methods.mixstyle import MixStyle, MixStyleConfig
+from cicf.methods.rsc import Rsc, RscConfig
 
 METHODS: dict[str, type[MethodConfig]] = {
     "erm": ErmConfig,
     "maml": MamlConfig,
     "cicf": CicfConfig,
+    "jigen": JigenConfig,
+    "mixstyle": MixStyleConfig,
+    "rsc": RscConfig,
 }
 """The options of every method, by name."""
 
-__all__ = ["METHODS", "Cicf", "CicfConfig", "Erm", "ErmConfig", "Maml", "MamlConfig"]
+__all__ = [
+    "METHODS",
+    "Cicf",
+    "CicfConfig",
+    "Erm",
+    "ErmConfig",
+    "Jigen",
+    "JigenConfig",
+    "Maml",
+    "MamlConfig",
+    "MixStyle",
+    "MixStyleConfig",
+    "Rsc",
+    "RscConfig",
+]
