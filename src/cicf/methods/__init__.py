@@ -3,16 +3,22 @@
 from cicf.method import MethodConfig
 from cicf.methods.cicf import Cicf, CicfConfig
 from cicf.methods.erm import Erm, ErmConfig
+from cicf.methods.jigen import Jigen, JigenConfig
 from cicf.methods.maml import Maml, MamlConfig
 from cicf.methods.masf import Masf, MasfConfig
+from cicf.methods.mixstyle import MixStyle, MixStyleConfig
 from cicf.methods.mldg import Mldg, MldgConfig
+from cicf.methods.rsc import Rsc, RscConfig
 
 METHODS: dict[str, type[MethodConfig]] = {
     "erm": ErmConfig,
     "maml": MamlConfig,
     "cicf": CicfConfig,
+    "jigen": JigenConfig,
     "masf": MasfConfig,
+    "mixstyle": MixStyleConfig,
     "mldg": MldgConfig,
+    "rsc": RscConfig,
 }
 """The options of every method, by name."""
 
@@ -22,10 +28,16 @@ __all__ = [
     "CicfConfig",
     "Erm",
     "ErmConfig",
+    "Jigen",
+    "JigenConfig",
     "Maml",
     "MamlConfig",
     "Masf",
     "MasfConfig",
+    "MixStyle",
+    "MixStyleConfig",
     "Mldg",
     "MldgConfig",
+    "Rsc",
+    "RscConfig",
 ]
