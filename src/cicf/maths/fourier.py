@@ -23,7 +23,8 @@ def spectrum(x: Float[Tensor, "*n h w"]) -> Spectrum:
 
 def image_of(spectrum: Spectrum, size: tuple[int, int]) -> Float[Tensor, "*n h w"]:
     """Return the image with this spectrum; its size says whether the width is odd."""
-    return torch.fft.irfft2(torch.polar(spectrum.amplitude, spectrum.phase), s=size)
+    image: Tensor = torch.fft.irfft2(torch.polar(spectrum.amplitude, spectrum.phase), s=size)
+    return image
 
 
 def amplitude_mix(

@@ -157,7 +157,8 @@ class _Residual(nn.Module):
         )
 
     def forward(self, z: Tensor) -> Tensor:
-        return z + self.change(z)  # type: ignore[no-any-return]  (modules are untyped)
+        changed: Tensor = z + self.change(z)
+        return changed
 
 
 def _conv(channels: int, width: int) -> nn.Conv2d:
