@@ -15,6 +15,7 @@ from cicf.core.frozen import Frozen
 from cicf.core.pace import Pace
 from cicf.data.loader import Evaluated
 from cicf.data.sampling import Sampling
+from cicf.data.transforms import HALF
 from cicf.intervention.step import StateDict
 from cicf.models.split import SplitModel
 
@@ -40,6 +41,10 @@ class Given:
     steps_per_epoch: int = 1
     lr: float = 0.01
     """β at the start."""
+    mean: tuple[float, float, float] = HALF[0]
+    """What was taken from the channels of an image, whose pixels are 0 to 1."""
+    std: tuple[float, float, float] = HALF[1]
+    """What the channels were divided by then."""
 
 
 class Turn(NamedTuple):

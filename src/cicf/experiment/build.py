@@ -80,15 +80,18 @@ def _given(config: RunConfig, train: DomainDataset, model: SplitModel) -> Given:
         outer=config.outer.size,
         most=(config.inner.most, config.outer.most),
     )
+    transform = make_transform(config)
     return Given(
         model,
         num_classes=len(train.classes),
         sources=tuple(train.domain.unique().tolist()),
         num_images=len(train),
-        image_size=image_size(config),
+        image_size=transform.size,
         epochs=config.epochs,
         steps_per_epoch=max(1, len(train) // sizes.outer),
         lr=config.optim.lr,
+        mean=transform.mean,
+        std=transform.std,
     )
 
 

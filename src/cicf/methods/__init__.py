@@ -2,7 +2,10 @@
 
 from cicf.method import MethodConfig
 from cicf.methods.cicf import Cicf, CicfConfig
+from cicf.methods.crossgrad import CrossGrad, CrossGradConfig
+from cicf.methods.ddaig import Ddaig, DdaigConfig
 from cicf.methods.erm import Erm, ErmConfig
+from cicf.methods.fact import Fact, FactConfig
 from cicf.methods.jigen import Jigen, JigenConfig
 from cicf.methods.maml import Maml, MamlConfig
 from cicf.methods.masf import Masf, MasfConfig
@@ -14,6 +17,9 @@ METHODS: dict[str, type[MethodConfig]] = {
     "erm": ErmConfig,
     "maml": MamlConfig,
     "cicf": CicfConfig,
+    "crossgrad": CrossGradConfig,
+    "ddaig": DdaigConfig,
+    "fact": FactConfig,
     "jigen": JigenConfig,
     "masf": MasfConfig,
     "mixstyle": MixStyleConfig,
@@ -26,8 +32,14 @@ __all__ = [
     "METHODS",
     "Cicf",
     "CicfConfig",
+    "CrossGrad",
+    "CrossGradConfig",
+    "Ddaig",
+    "DdaigConfig",
     "Erm",
     "ErmConfig",
+    "Fact",
+    "FactConfig",
     "Jigen",
     "JigenConfig",
     "Maml",

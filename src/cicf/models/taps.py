@@ -1,5 +1,6 @@
 """What flows between the layers of a network: read, or changed, for one forward."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -29,6 +30,16 @@ def head_of(model: SplitModel) -> nn.Linear:
             "choose another network or another method"
         )
     return linear[-1]
+
+
+def copied_with_head(model: SplitModel, num_outputs: int) -> SplitModel:
+    """Return a network with the same weights but for the last linear layer, which is new."""
+    copied = copy.deepcopy(model)
+    head = head_of(copied)
+    new = nn.Linear(head.in_features, num_outputs, bias=head.bias is not None).to(head.weight)
+    # Its parameters, not the layer: that may have several names.
+    head.out_features, head.weight, head.bias = num_outputs, new.weight, new.bias
+    return copied
 
 
 def features_and_logits(model: SplitModel, x: Float[Tensor, "n c h w"]) -> Seen:
