@@ -139,6 +139,13 @@ def test_meta_train_is_one_forward_so_that_both_of_its_uses_see_the_same_dropout
 
 
 @pytest.mark.usefixtures("float64")
+def test_in_pieces_the_gradient_is_the_same() -> None:
+    model = layout()
+    method, draw = mldg(model, chunk=5)
+    assert_same(found_with(method, draw, 0), unrolled(model, *held_out(draw, 0)), atol=1e-12)
+
+
+@pytest.mark.usefixtures("float64")
 def test_beta_zero_is_the_cross_entropy_of_meta_train() -> None:
     model = layout()
     method, draw = mldg(model, beta=0.0)
