@@ -324,6 +324,32 @@ def test_what_goes_past_the_map_is_taken_along(seed: int) -> None:
     assert found == pytest.approx(mean_cross_entropy(logits(z * mask), y), abs=1e-10)
 
 
+class Rectified(nn.Module):
+    """Works on its last map, in place or not."""
+
+    def __init__(self, is_in_place: bool) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 5, stride=5), nn.Linear(8, CLASSES)
+        self.is_in_place = is_in_place
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = F.relu(self.conv(x), inplace=self.is_in_place)
+        logits: Tensor = self.head(z.mean((2, 3)))
+        return logits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_network_may_work_on_its_last_map_in_place(seed: int) -> None:
+    losses = []
+    for is_in_place in (True, False):
+        torch.manual_seed(0)
+        model = SplitModel(Rectified(is_in_place), cut="input", before=())
+        method = method_at(0, model)
+        torch.manual_seed(seed)
+        losses.append(method.loss(model, batch_of()))
+    assert torch.equal(*losses)
+
+
 @pytest.mark.parametrize(
     ("epoch", "share"), [(0, 0.3), (9, 0.3), (10, 0.5), (29, 0.7), (30, 0.9), (40, 1.0), (200, 1.0)]
 )

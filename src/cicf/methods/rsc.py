@@ -164,7 +164,8 @@ def kept_of_map(
     """
     with torch.enable_grad():
         leaf = z.detach().requires_grad_()
-        logits = tail(leaf)
+        # A copy, since what follows may work in place.
+        logits = tail(leaf.clone())
         (slope,) = torch.autograd.grad(logits.gather(1, y[:, None]).sum(), leaf)
     weight = slope.mean((2, 3))
     if not by_position:
