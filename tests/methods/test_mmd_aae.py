@@ -1,6 +1,7 @@
 """MMD-AAE: terms against sums written out, both turns against differences, options, limits."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,9 @@ def verdicts(method: MmdAae, codes: Tensor) -> np.ndarray:
     return 1 / (1 + np.exp(-z[:, 0]))
 
 
-def slope_error(parameters: list[nn.Parameter], loss, slopes: list[Tensor]) -> float:  # type: ignore[no-untyped-def]
+def slope_error(
+    parameters: list[nn.Parameter], loss: Callable[[], float | Tensor], slopes: list[Tensor]
+) -> float:
     """Return how far slopes are off a central difference in a random direction."""
     stream = torch.Generator().manual_seed(0)
     way = [torch.randn(p.shape, generator=stream) for p in parameters]
@@ -318,11 +321,17 @@ def test_terms_are_logged_without_their_weights() -> None:
     assert float(logged["loss"]) == pytest.approx(total, rel=1e-6)
 
 
-def test_a_step_logs_the_gradients_of_both_turns() -> None:
-    model = layout()
-    method = mmd_aae(model)
-    assert method.sampling == Sampling(outer="domains")
+def test_a_batch_has_as_many_images_of_every_domain() -> None:
+    assert mmd_aae(layout()).sampling == Sampling(outer="domains")
+
+
+def test_a_step_moves_network_decoder_and_discriminator() -> None:
+    method = mmd_aae(layout())
+    before = {name: value.clone() for name, value in method.state_dict().items()}
     assert moved_by(method, batch_of(method)).norm() > 0
+    after = method.state_dict()
+    assert {name.split(".")[0] for name in before} == {"decoder", "discriminator"}
+    assert all(not torch.equal(before[name], after[name]) for name in before)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +363,7 @@ def test_the_discriminator_is_as_wide_as_asked_for_or_as_the_code() -> None:
 
 
 def test_an_unknown_layer_is_refused_with_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="method.layers='blok2' is no module of the network"):
+    with pytest.raises(ConfigError, match="'blok2' is no module of the network"):
         mmd_aae(layout(), layers=("blok2",))
 
 

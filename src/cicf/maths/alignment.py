@@ -42,7 +42,7 @@ def mmd_squared(
     kernel = torch.stack([torch.exp(-gamma * distances) for gamma in gammas]).sum(0)
     is_of = (domain.unique()[:, None] == domain).to(features.dtype)
     shares = is_of / is_of.sum(1, keepdim=True)
-    means = shares @ kernel @ shares.T
+    means: Tensor = shares @ kernel @ shares.T
     own = means.diagonal()
     return own[:, None] + own[None, :] - 2 * means
 

@@ -52,10 +52,11 @@ class MmdAaeConfig(MethodConfig):
     two different domains, as in DomainBed's MMD [code]."""
     adversary: Literal["minimax", "non-saturating"] = "minimax"
     """What the features minimise: log(1 − A(h)) as published [mem], or −log A(h), whose slope does
-    not vanish when the discriminator A is sure."""
+    not vanish when the discriminator A is sure; reimplementations have forms of the latter
+    [code]."""
     prior: Literal["laplace", "exponential"] = "laplace"
     """What the discriminator takes for real, of scale 1: Laplace as published [mem], or its
-    absolute value, which features can follow that a ReLU keeps from below 0."""
+    absolute value, for features that a ReLU keeps from falling below 0."""
     hidden: PositiveInt | None = None
     """Width of the discriminator's hidden layer; None for as many as the code has [code]."""
     dropout: float = Field(default=0.25, ge=0, lt=1)
