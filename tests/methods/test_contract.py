@@ -31,8 +31,8 @@ from cicf.methods import METHODS
 from cicf.training import Stepped
 
 EVERY = sorted(METHODS)
-LITTLE_AT_FIRST = ("crossgrad", "ddaig")
-"""Methods that change images by networks which are new, so by little in a first step."""
+LITTLE_AT_FIRST = ("coral", "crossgrad", "ddaig")
+"""Methods that add to the gradient what is little as long as the networks are new."""
 
 
 def defaults(name: str) -> MethodConfig:
@@ -127,7 +127,12 @@ def test_state_is_saved_and_comes_back(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in EVERY if has_domains(name)])
 def test_images_without_domains_are_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
     images = write_images(tmp_path / "images")
-    run = tiny_run(images / "art", data={"target": None}, method={"name": name})
+    run = tiny_run(
+        images / "art",
+        data={"target": None},
+        method={"name": name},
+        model={"name": "tests.support.tiny:with_stages"},
+    )
     with pytest.raises(DataError, match="needs to know the domain of each image"):
         cicf.train(run, out=tmp_path / "run")
 

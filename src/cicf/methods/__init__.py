@@ -1,7 +1,9 @@
 """The methods, one file each; none imports another."""
 
 from cicf.method import MethodConfig
+from cicf.methods.ccsa import Ccsa, CcsaConfig
 from cicf.methods.cicf import Cicf, CicfConfig
+from cicf.methods.coral import Coral, CoralConfig
 from cicf.methods.crossgrad import CrossGrad, CrossGradConfig
 from cicf.methods.ddaig import Ddaig, DdaigConfig
 from cicf.methods.erm import Erm, ErmConfig
@@ -11,12 +13,15 @@ from cicf.methods.maml import Maml, MamlConfig
 from cicf.methods.masf import Masf, MasfConfig
 from cicf.methods.mixstyle import MixStyle, MixStyleConfig
 from cicf.methods.mldg import Mldg, MldgConfig
+from cicf.methods.mmd_aae import MmdAae, MmdAaeConfig
 from cicf.methods.rsc import Rsc, RscConfig
 
 METHODS: dict[str, type[MethodConfig]] = {
     "erm": ErmConfig,
     "maml": MamlConfig,
     "cicf": CicfConfig,
+    "ccsa": CcsaConfig,
+    "coral": CoralConfig,
     "crossgrad": CrossGradConfig,
     "ddaig": DdaigConfig,
     "fact": FactConfig,
@@ -24,14 +29,19 @@ METHODS: dict[str, type[MethodConfig]] = {
     "masf": MasfConfig,
     "mixstyle": MixStyleConfig,
     "mldg": MldgConfig,
+    "mmd_aae": MmdAaeConfig,
     "rsc": RscConfig,
 }
 """The options of every method, by name."""
 
 __all__ = [
     "METHODS",
+    "Ccsa",
+    "CcsaConfig",
     "Cicf",
     "CicfConfig",
+    "Coral",
+    "CoralConfig",
     "CrossGrad",
     "CrossGradConfig",
     "Ddaig",
@@ -50,6 +60,8 @@ __all__ = [
     "MixStyleConfig",
     "Mldg",
     "MldgConfig",
+    "MmdAae",
+    "MmdAaeConfig",
     "Rsc",
     "RscConfig",
 ]
