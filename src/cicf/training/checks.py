@@ -15,11 +15,12 @@ _REPAIR = "lower optim.lr or method.alpha, or set optim.clip"
 
 
 def check_terms(terms: Mapping[str, float], *, step: int, kept: Callable[[], str]) -> None:
-    """Refuse to take a step whose loss or gradient is not finite."""
-    for name in ("loss", "gradient_norm"):
-        if not math.isfinite(terms[name]):
+    """Refuse to take a step whose loss or gradient, of any turn, is not finite."""
+    for name, value in terms.items():
+        is_checked = name == "loss" or name.startswith("gradient_norm")
+        if is_checked and not math.isfinite(value):
             raise TrainingError(
-                f"the {name.replace('_', ' ')} is {terms[name]} in step {step}, so "
+                f"the {name.replace('_', ' ')} is {value} in step {step}, so "
                 f"training stopped before it ({kept()}); {_REPAIR}"
             )
 
