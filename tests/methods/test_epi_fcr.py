@@ -26,6 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import cicf
 from cicf import ConfigError
+from cicf.core import TrainingError
 from cicf.core.draw import Draw
 from cicf.methods import EpiFcr, EpiFcrConfig
 from cicf.models.split import SplitModel
@@ -46,7 +47,7 @@ def epi_fcr(
     assert isinstance(method, EpiFcr)
     torch.manual_seed(4)
     with torch.no_grad():
-        for each in method.networks.parameters():
+        for each in method.domain_networks.parameters():
             each.add_(0.1 * torch.randn_like(each))
     return method, draw_for(method, data)
 
@@ -85,7 +86,7 @@ def test_each_term_is_the_loss_of_parts_put_together(seed: int) -> None:
     parts = [batch.domain == k for k in range(3)]
     shared = [features(method.model, batch.x[part]) for part in parts]
     y = [batch.y[part].numpy() for part in parts]
-    head, other = head_of(method.model), method.networks[j]
+    head, other = head_of(method.model), method.domain_networks[j]
     expected = {
         "cross_entropy": sum(entropy(numbers(head, shared[k]), y[k]) for k in range(3)) / 3,
         "random": sum(entropy(numbers(method.random_head, shared[k]), y[k]) for k in range(3)) / 3,
@@ -108,7 +109,7 @@ def test_each_term_is_the_loss_of_parts_put_together(seed: int) -> None:
 def whole_loss(method: EpiFcr, draw: Draw, pair: tuple[int, int]) -> Tensor:
     """Return the loss at the parameters as they are, in one graph with nothing frozen."""
     batch, (i, j) = draw.outer, pair
-    other, config = method.networks[j], method._config
+    other, config = method.domain_networks[j], method._config
     mine = batch.domain == i
     loss = torch.zeros(())
     for k in range(3):
@@ -187,7 +188,7 @@ def test_the_shared_networks_turn_gives_no_gradient_to_what_it_borrows() -> None
     method, draw = epi_fcr("resnet")
     before = copy.deepcopy(method.state_dict())
     method.turns[AGGREGATE].backward(draw)
-    borrowed = [*method.networks.parameters(), *method.random_head.parameters()]
+    borrowed = [*method.domain_networks.parameters(), *method.random_head.parameters()]
     assert all(each.grad is None for each in borrowed)
     assert all(torch.equal(before[key], value) for key, value in method.state_dict().items())
     own = set(map(id, method.model.parameters()))
@@ -208,7 +209,7 @@ def test_each_domain_trains_its_own_network_by_its_own_images() -> None:
     method, draw = epi_fcr()
     method.turns[0].backward(draw)
     assert all(each.grad is None for each in method.model.parameters())
-    for k, network in enumerate(method.networks):
+    for k, network in enumerate(method.domain_networks):
         mine = draw.outer.domain == k
         part = draw.outer._replace(x=draw.outer.x[mine], y=draw.outer.y[mine])
         found = {name: p.grad for name, p in network.named_parameters()}
@@ -221,7 +222,7 @@ def test_domain_networks_start_from_the_network_with_heads_of_their_own() -> Non
     method = built(EpiFcrConfig(), model, data)
     assert isinstance(method, EpiFcr)
     heads = [head_of(model).weight, method.random_head.weight]
-    for network in method.networks:
+    for network in method.domain_networks:
         for name, value in model.named_parameters():
             if not name.startswith("network.head"):
                 assert torch.equal(network.get_parameter(name), value)
@@ -258,7 +259,7 @@ def test_frozen_batch_norm_uses_first_statistics_and_trains_its_weights() -> Non
     assert_same(found, cross_entropy_gradients(frozen, draw.outer), atol=1e-12)
     assert found["network.bn1.weight"].abs().max() > 0
     moved_by(method, draw)
-    for module in (method.model, *method.networks):
+    for module in (method.model, *method.domain_networks):
         norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
         assert all(int(part.num_batches_tracked) == 0 and part.training for part in norms)
 
@@ -272,7 +273,7 @@ def test_batch_norm_may_be_trained_as_usual() -> None:
     assert_same(found, expected, atol=1e-12)
     method, draw = epi_fcr("resnet", batch_norm="batch")
     moved_by(method, draw)
-    for module in (method.model, *method.networks):
+    for module in (method.model, *method.domain_networks):
         norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
         assert all(int(part.num_batches_tracked) == 1 for part in norms)
 
@@ -282,7 +283,7 @@ def test_borrowed_features_are_those_of_a_network_in_use() -> None:
     method, draw = epi_fcr("alexnet", head_weight=1.0)
     i, j = pair_of(3)
     mine = draw.outer.domain == i
-    other = copy.deepcopy(method.networks[j]).eval()
+    other = copy.deepcopy(method.domain_networks[j]).eval()
     z = features_and_logits(other, draw.outer.x[mine]).features
     expected = entropy(numbers(head_of(method.model), z), draw.outer.y[mine].numpy()) / 3
     # Dropout of the shared network draws first; without it, the pair is the first that is drawn.
@@ -291,7 +292,7 @@ def test_borrowed_features_are_those_of_a_network_in_use() -> None:
             part.p = 0.0
     torch.manual_seed(3)
     assert float(method.backward(draw)["head"]) == pytest.approx(expected, abs=1e-10)
-    assert all(part.training for part in method.networks[j].modules())
+    assert all(part.training for part in method.domain_networks[j].modules())
 
 
 def test_domains_may_have_gaps_and_lack_a_class() -> None:
@@ -310,6 +311,17 @@ def test_a_head_without_bias_is_taken() -> None:
     data = pictures(3)
     method = built(EpiFcrConfig(warmup=0.0), model, data)
     assert moved_by(method, draw_for(method, data)).norm() > 0
+
+
+def test_a_gradient_that_is_not_finite_stops_the_step_whichever_turn_it_is_of() -> None:
+    method, draw = epi_fcr()
+    with torch.no_grad():
+        head_of(method.domain_networks[1]).weight.fill_(float("nan"))
+    before = [parameter.clone() for parameter in method.model.parameters()]
+    with pytest.raises(TrainingError, match="gradient norm domains is nan in step 1"):
+        moved_by(method, draw)
+    after = method.model.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 def test_one_domain_is_too_few(tmp_path: Path) -> None:

@@ -229,11 +229,11 @@ def test_it_has_two_phases_and_draws_as_each_needs() -> None:
     assert drawn == [Sampling(outer="domains")] * 2 + [Sampling()] * 2
 
 
-@pytest.mark.parametrize("keeps_sign", [True, False])
-def test_phi_may_be_kept_from_below_zero(keeps_sign: bool) -> None:
-    method, draw = learning(keeps_sign=keeps_sign, inner_lr=0.2)
+@pytest.mark.parametrize("is_nonnegative", [True, False])
+def test_phi_may_be_kept_from_below_zero(is_nonnegative: bool) -> None:
+    method, draw = learning(is_nonnegative=is_nonnegative, inner_lr=0.2)
     moved_by(method, draw)
-    assert (method.phi.min() >= 0) == keeps_sign
+    assert (method.phi.min() >= 0) == is_nonnegative
 
 
 def test_phi_starts_at_zero_and_does_not_stay_there() -> None:
@@ -243,6 +243,13 @@ def test_phi_starts_at_zero_and_does_not_stay_there() -> None:
     assert not method.phi.any()
     moved_by(method, draw_for(method, data))
     assert method.phi.any()
+
+
+def test_phi_may_start_elsewhere() -> None:
+    method = built(MetaRegConfig(phi_start=0.25), layout(), pictures(3))
+    assert isinstance(method, MetaReg)
+    assert (method.phi == 0.25).all()
+    assert method.phi.shape == head_of(method.model).weight.shape
 
 
 def test_domains_may_have_gaps_and_lack_a_class() -> None:
@@ -318,7 +325,13 @@ def test_a_run_goes_on_exactly_in_both_phases(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"meta_epochs": 0}, {"inner_steps": 0}, {"inner_lr": 0.0}, {"phi_lr": -1.0}],
+    [
+        {"meta_epochs": 0},
+        {"inner_steps": 0},
+        {"inner_lr": 0.0},
+        {"phi_lr": -1.0},
+        {"phi_start": float("nan")},
+    ],
     ids=lambda options: next(iter(options)),
 )
 def test_options_without_sense_are_refused(options: dict[str, float]) -> None:

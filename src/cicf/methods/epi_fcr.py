@@ -67,7 +67,7 @@ class EpiFcr(Method):
         super().__init__(given.model)
         self._config, self._sources = config, given.sources
         self._warmup = math.floor(config.warmup * given.epochs * given.steps_per_epoch)
-        self.networks = nn.ModuleList(_with_new_head(given.model) for _ in given.sources)
+        self.domain_networks = nn.ModuleList(_with_new_head(given.model) for _ in given.sources)
         self.random_head = _new_head(given.model).requires_grad_(False)
         self.register_buffer("steps_taken", torch.zeros((), dtype=torch.int64))
 
@@ -75,7 +75,7 @@ class EpiFcr(Method):
     def turns(self) -> tuple[Turn, ...]:
         """Return the networks of the domains, and then the network of all."""
         shared = tuple(each for each in self.model.parameters() if each.requires_grad)
-        own = tuple(each for each in self.networks.parameters() if each.requires_grad)
+        own = tuple(each for each in self.domain_networks.parameters() if each.requires_grad)
         return (
             Turn("domains", own, self.backward_domains),
             Turn("aggregate", shared, self.backward),
@@ -137,7 +137,7 @@ class EpiFcr(Method):
         return logits
 
     def _network(self, k: int) -> SplitModel:
-        network = self.networks[k]
+        network = self.domain_networks[k]
         assert isinstance(network, SplitModel)
         return network
 

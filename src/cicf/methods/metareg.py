@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import FiniteFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from cicf.core.draw import Draw, Samples
@@ -53,7 +53,9 @@ class MetaRegConfig(MethodConfig):
     """α₂, the learning rate of these steps; of a reimplementation by others [code]."""
     phi_lr: PositiveFloat = 1.0
     """α₃, the learning rate of φ, as a multiple of β; ours, since no number is public."""
-    keeps_sign: bool = False
+    phi_start: FiniteFloat = 0.0
+    """What every φ_i starts at; ours: 0, which is no regulariser."""
+    is_nonnegative: bool = False
     """Whether φ is held at 0 or above; ours: the published formula does not ask for it."""
 
     def build(self, given: Given) -> "MetaReg":
@@ -72,7 +74,7 @@ class MetaReg(Method):
         self._config, self._given = config, given
         head = head_of(given.model)
         self.heads = nn.ModuleList(copy.deepcopy(head) for _ in given.sources)
-        self.phi = nn.Parameter(torch.zeros_like(head.weight))
+        self.phi = nn.Parameter(torch.full_like(head.weight, config.phi_start))
         self.register_buffer("has_learnt", torch.zeros((), dtype=torch.bool))
 
     @property
@@ -140,7 +142,7 @@ class MetaReg(Method):
 
     def after_step(self) -> None:
         """Keep φ from below 0, if that is asked for."""
-        if self._config.keeps_sign and not self.has_learnt:
+        if self._config.is_nonnegative and not self.has_learnt:
             with torch.no_grad():
                 self.phi.clamp_(min=0)
 
