@@ -6,11 +6,14 @@ from cicf.methods.cicf import Cicf, CicfConfig
 from cicf.methods.coral import Coral, CoralConfig
 from cicf.methods.crossgrad import CrossGrad, CrossGradConfig
 from cicf.methods.ddaig import Ddaig, DdaigConfig
+from cicf.methods.epi_fcr import EpiFcr, EpiFcrConfig
 from cicf.methods.erm import Erm, ErmConfig
 from cicf.methods.fact import Fact, FactConfig
+from cicf.methods.fish import Fish, FishConfig
 from cicf.methods.jigen import Jigen, JigenConfig
 from cicf.methods.maml import Maml, MamlConfig
 from cicf.methods.masf import Masf, MasfConfig
+from cicf.methods.metareg import MetaReg, MetaRegConfig
 from cicf.methods.mixstyle import MixStyle, MixStyleConfig
 from cicf.methods.mldg import Mldg, MldgConfig
 from cicf.methods.mmd_aae import MmdAae, MmdAaeConfig
@@ -24,9 +27,12 @@ METHODS: dict[str, type[MethodConfig]] = {
     "coral": CoralConfig,
     "crossgrad": CrossGradConfig,
     "ddaig": DdaigConfig,
+    "epi_fcr": EpiFcrConfig,
     "fact": FactConfig,
+    "fish": FishConfig,
     "jigen": JigenConfig,
     "masf": MasfConfig,
+    "metareg": MetaRegConfig,
     "mixstyle": MixStyleConfig,
     "mldg": MldgConfig,
     "mmd_aae": MmdAaeConfig,
@@ -46,16 +52,22 @@ __all__ = [
     "CrossGradConfig",
     "Ddaig",
     "DdaigConfig",
+    "EpiFcr",
+    "EpiFcrConfig",
     "Erm",
     "ErmConfig",
     "Fact",
     "FactConfig",
+    "Fish",
+    "FishConfig",
     "Jigen",
     "JigenConfig",
     "Maml",
     "MamlConfig",
     "Masf",
     "MasfConfig",
+    "MetaReg",
+    "MetaRegConfig",
     "MixStyle",
     "MixStyleConfig",
     "Mldg",

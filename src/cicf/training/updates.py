@@ -34,8 +34,11 @@ class Updates:
                 name = "gradient_norm" + (f"_{turn.name}" if len(self._turns) > 1 else "")
                 terms[name] = float(clip_grad_norm_(turn.parameters, self._clip))
             check_terms(terms, step=step, kept=kept)
-            if not turn.moves_itself:
-                optimizer.step()
+            if turn.moves_itself:
+                # The step below then moves nothing; a schedule warns if there never was one.
+                for parameter in turn.parameters:
+                    parameter.grad = None
+            optimizer.step()
         self._method.after_step()
         return terms
 
