@@ -15,9 +15,10 @@ _REPAIR = "lower optim.lr or method.alpha, or set optim.clip"
 
 
 def check_terms(terms: Mapping[str, float], *, step: int, kept: Callable[[], str]) -> None:
-    """Refuse to take a step whose loss or gradient is not finite."""
-    for name in ("loss", "gradient_norm"):
-        if not math.isfinite(terms[name]):
+    """Refuse to take a step whose loss or gradient, of any turn, is not finite."""
+    norms = [name for name in terms if name.startswith("gradient_norm")]
+    for name in ("loss", *norms):
+        if not math.isfinite(terms.get(name, 0.0)):
             raise TrainingError(
                 f"the {name.replace('_', ' ')} is {terms[name]} in step {step}, so "
                 f"training stopped before it ({kept()}); {_REPAIR}"
