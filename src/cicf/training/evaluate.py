@@ -16,7 +16,7 @@ from cicf.data.loader import Evaluated, batches
 from cicf.data.transforms import Transform
 from cicf.method import Method
 from cicf.models.split import SplitModel
-from cicf.results.record import Evaluation, Score, Scores
+from cicf.results.record import Evaluation, Score, Scores, pooled
 
 BATCH = 256
 
@@ -86,6 +86,18 @@ def evaluation(
         if theta_dagger is None
         else scores(theta_dagger, data, transform, device=device),
     )
+
+
+def percents(found: Evaluation) -> dict[str, object]:
+    """Return the accuracies of θ and of θ† in percent: by domain, and of all images."""
+    return {"theta": _percents(found.theta), "theta_dagger": _percents(found.theta_dagger)}
+
+
+def _percents(scores: Scores | None) -> dict[str, object] | None:
+    if scores is None:
+        return None
+    by_domain = {name: score.percent for name, score in scores.items()}
+    return {"all": pooled(scores).percent, "domains": by_domain}
 
 
 @contextmanager
