@@ -83,12 +83,11 @@ class VirtualStepMethod(Method, ABC):
         self._config, self._given = config, given
         self._step = config.intervention(given.model, given.model.h, loss)
         self.register_buffer("steps_taken", torch.zeros((), dtype=torch.int64))
-        self._set_alpha()
 
     def backward(self, draw: Draw) -> Logged:
         """Accumulate the mean over tasks of the gradient of L_CICF (Eq. 10 and 11)."""
         assert draw.inner is not None
-        self._set_alpha()
+        self._set_alpha(int(self.steps_taken))
         share = 1 / draw.tasks
         terms = [
             self._step.backward(inner, outer, scale=share)
@@ -123,11 +122,11 @@ class VirtualStepMethod(Method, ABC):
 
         α is that of the step before.
         """
+        self._set_alpha(max(0, int(self.steps_taken) - 1))
         return self._step.theta_dagger(batches)
 
-    def _set_alpha(self) -> None:
-        if self._config.alpha_ramp or self._config.alpha_schedule != "constant":
-            self._step.alpha = self._config.alpha_at(int(self.steps_taken), self._given)
+    def _set_alpha(self, step: int) -> None:
+        self._step.alpha = self._config.alpha_at(step, self._given)
 
 
 def mean_terms(terms: list[Terms]) -> Logged:

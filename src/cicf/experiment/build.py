@@ -1,5 +1,6 @@
 """From a config to the objects of a run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -44,9 +45,7 @@ def make_plan(
     model = make_model(config.model, len(data.classes), image_size(config))
     source = "none" if is_resumed else config.model.weights
     weights = load_weights(model.network, source, name=config.model.name)
-    method = config.method.build(_given(config, split.train, model))
-    _check_domains(method, config, split.train)
-    sizes = make_sizes(config, method, split.train)
+    method, sizes = _make_method(config, split.train, model)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
     notes = loaded.notes + sizes.notes
     if weights.loaded and weights.new:
@@ -70,6 +69,23 @@ def make_plan(
         seed=config.seed,
         setup=setup,
     )
+
+
+def _make_method(
+    config: RunConfig, train: DomainDataset, model: SplitModel
+) -> tuple[Method, Sizes]:
+    """Return the method, and the sizes of its batches."""
+    random = torch.get_rng_state()
+    given = _given(config, train, model)
+    method = config.method.build(given)
+    _check_domains(method, config, train)
+    sizes = make_sizes(config, method, train)
+    steps = len(train) // sizes.outer
+    if steps != given.steps_per_epoch:
+        # What it draws decides how many steps an epoch has, which it is then built for.
+        torch.set_rng_state(random)
+        method = config.method.build(replace(given, steps_per_epoch=steps))
+    return method, sizes
 
 
 def _given(config: RunConfig, train: DomainDataset, model: SplitModel) -> Given:
