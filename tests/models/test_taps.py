@@ -137,7 +137,7 @@ def test_nothing_stays_behind() -> None:
 
 def test_nothing_stays_behind_when_something_fails() -> None:
     def failing(z: Tensor) -> Tensor:
-        raise ZeroDivisionError
+        raise ZeroDivisionError(z)
 
     model = layout()
     with pytest.raises(ZeroDivisionError), changed(model, {"block1": failing}):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_a_fresh_phase_starts_from_the_first_weights_to_the_bit(
 def test_what_a_method_owns_goes_on_in_a_fresh_phase(images: Path, tmp_path: Path) -> None:
     cicf.train(run_of(images), out=tmp_path / "run")
     own = [row["w"] for row in rows_of(tmp_path / "run")]
-    assert all(after < before for before, after in zip(own, own[1:], strict=False))
+    assert all(after < before for before, after in pairwise(own))
 
 
 @pytest.mark.parametrize("name", [FRESH, GOING_ON])
@@ -76,7 +77,7 @@ def test_a_phase_has_a_schedule_of_its_own(images: Path, tmp_path: Path, name: s
 def test_a_phase_begins_without_momentum(images: Path, tmp_path: Path, name: str) -> None:
     cicf.train(run_of(images, name), out=tmp_path / "run")
     own = [row["w"] for row in rows_of(tmp_path / "run")]
-    moved = [before - after for before, after in zip(own, own[1:], strict=False)]
+    moved = [before - after for before, after in pairwise(own)]
     # The gradient of w is 1, so the momentum's sum goes 1, 1.5, 1.75, … from each start.
     assert moved[:3] == pytest.approx([LR, 1.5 * LR, 1.75 * LR], rel=1e-4)
     assert moved[12:15] == pytest.approx([LR, 1.5 * LR, 1.75 * LR], rel=1e-4)

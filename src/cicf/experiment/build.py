@@ -63,6 +63,7 @@ def make_plan(
         sizes=sizes,
         optim=config.optim,
         phases=method.phases or (Phase("training", config.epochs),),
+        average=config.average,
         evaluates_every=config.evaluates_every,
         log_every=config.log_every,
         keeps_epochs=config.keeps_epochs,

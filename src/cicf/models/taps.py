@@ -43,8 +43,8 @@ def features_and_logits(model: SplitModel, x: Float[Tensor, "n c h w"]) -> Seen:
         head = head_of(model)
         name = next(name for name, part in model.network.named_modules() if part is head)
         raise ConfigError(
-            f"this method reads what enters the last linear layer, but {name!r} takes no part in the "
-            "forward; choose another network or another method"
+            f"this method reads what enters the last linear layer, but {name!r} takes no part in "
+            "the forward; choose another network or another method"
         )
     return Seen(seen[-1].flatten(1), logits)
 

@@ -15,6 +15,7 @@ from cicf.data.strata import Strata
 from cicf.models.split import SplitModel
 from cicf.results.folder import RunFolder
 from cicf.results.record import Scored, Selection, pooled
+from cicf.training.averaging import Averaging
 from cicf.training.checkpoint import Checkpoints, State, check_resumable, save_weights
 from cicf.training.checks import check_weights, within_memory
 from cicf.training.costs import Costs
@@ -43,6 +44,7 @@ class Trainer:
         is_kept = any(phase.starts_fresh for phase in plan.phases)
         self._initial: State = copy.deepcopy(self._model.state_dict()) if is_kept else {}
         self._random = RandomSource([self._device])
+        self._averaging = Averaging(plan, self._device, self._random)
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._step = 0
         self._strata: Strata | None = None
@@ -112,6 +114,8 @@ class Trainer:
                 draw = self._next_draw()
             with self._costs.of("steps"):
                 terms = self._take_step(draw)
+            with self._costs.of("evaluation"):
+                self._averaging.after_step(self._step)
             yield from self._paced()
             if self._step % self._plan.log_every == 0 or self._step % steps == 0:
                 self._log.write({"kind": "step", "step": self._step, "epoch": epoch + 1, **terms})
@@ -187,6 +191,8 @@ class Trainer:
     def _evaluate(self, epoch: int) -> Scored:
         plan, where = self._plan, f"in the evaluation after step {self._step}"
         with self._random.unchanged(), within_memory(plan, where=where, kept=self._kept):
+            if epoch == plan.epochs:
+                self._averaging.finish(self._folder)
             self._twin = at_theta_dagger(
                 self._model,
                 self._method,
@@ -257,6 +263,7 @@ class Trainer:
             "fingerprint": self._plan.setup.fingerprint,
             "device": self._device.type,
             **self._costs.state(),
+            **self._averaging.state(),
         }
         self._checkpoints.save(self._step, weights, state)
 
@@ -282,6 +289,7 @@ class Trainer:
         self._strata = None if state["strata"] is None else Strata(*state["strata"])
         self._epochs = [Scored.model_validate(each) for each in state["epochs"]]
         self._costs.restore(state)
+        self._averaging.restore(state)
         position: int = state["position"]
         return position
 
