@@ -51,6 +51,13 @@ def test_all_methods_can_be_run(images: Path) -> None:
     assert [name for name in METHODS if f"  {name}, basic: " not in ended.err] == []
 
 
+def test_an_option_may_be_one_that_only_some_of_the_methods_have(images: Path) -> None:
+    words = ("--methods", "erm,maml", "--set", "method.tasks=cross", "--targets", "art")
+    ended = bench(images, *words, "--dry-run")
+    assert "method.tasks" not in ended.err
+    assert "erm, basic: " in ended.err
+
+
 def test_a_base_is_for_the_methods_that_have_one(images: Path) -> None:
     over = {"method": {"base": "erm"}, "average": {"name": "swad"}}
     grid = Grid(str(images), ("erm", "cicf"), ("basic",), (), seeds=1)

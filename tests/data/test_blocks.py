@@ -1,5 +1,7 @@
 """Batches made of blocks: as many images of each domain, of two of them, or of matched groups."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from torch import Tensor
 from cicf import ConfigError, DataError
 from cicf.data.blocks import DomainSampler, Groups, GroupSampler, PairSampler
 from cicf.data.folder import ONLY_DOMAIN
+from cicf.data.samplers import StepSampler
 from cicf.data.sampling import Outer, Sampling, Sizes, batch_sizes, make_samplers
 
 quick = settings(max_examples=60, deadline=None)
@@ -152,7 +155,7 @@ def test_an_image_may_be_in_several_groups() -> None:
     assert len(batch[:, 1].unique()) == 2
 
 
-SAMPLERS = {
+SAMPLERS: dict[str, Callable[[int], StepSampler]] = {
     "domains": lambda seed: DomainSampler(domains_of(20, 30), size=8, seed=seed, steps=6),
     "pairs": lambda seed: PairSampler(domains_of(20, 30, 25), size=8, seed=seed, steps=6),
     "groups": lambda seed: GroupSampler(Groups(PLACES), 40, size=8, seed=seed, steps=6),

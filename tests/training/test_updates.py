@@ -285,8 +285,8 @@ def test_the_network_is_moved_with_what_the_method_owns() -> None:
             return {"loss": loss.detach()}
 
     method = Whole()
-    before = method.model.network.head.bias.detach().clone()  # type: ignore[union-attr]
+    before = method.model.network.head.bias.detach().clone()
     take(Updates(method, PLAIN, epochs=1))
-    after = method.model.network.head.bias.detach()  # type: ignore[union-attr]
+    after = method.model.network.head.bias.detach()
     torch.testing.assert_close(after, before - 0.1)
     assert method.w.item() == pytest.approx(-0.2)

@@ -80,7 +80,9 @@ def bench(
         protocol=protocol,
         preset=preset,
     )
-    chosen = recipe(data, over, preset=preset)
+    # Options of methods are for those that have them, so only the rest can be looked at by itself.
+    shared = {section: values for section, values in over.items() if section != "method"}
+    chosen = recipe(data, shared, preset=preset)
     loaded = load_data(chosen.data, cache_root=chosen.machine.cache_root())
     where = runs_folder(data, out)
     todo = make_jobs(

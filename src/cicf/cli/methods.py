@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cicf.cli.show import print_table
+from cicf.cli.show import print_markdown, print_table
 
 if TYPE_CHECKING:
     from cicf.method import MethodConfig
@@ -28,6 +28,9 @@ def methods(
         typer.Argument(metavar="NAME", help="A method, to see its options; none for the list."),
     ] = None,
     json: Json = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the list as a table in Markdown.")
+    ] = False,
 ) -> None:
     """List the methods, or the options of one with defaults and meaning."""
     from cicf.config import described, method_config
@@ -35,6 +38,9 @@ def methods(
 
     if name is None:
         rows = [_row(each, kind) for each, kind in METHODS.items()]
+        if markdown:
+            print_markdown(LIST, rows)
+            return
         print_table("methods", LIST, rows, as_json=json, unbroken="method")
         return
     found = list(described(method_config({"name": name}), "method."))[1:]

@@ -100,6 +100,13 @@ def print_table(
     _console().print(table)
 
 
+def print_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table for a page in Markdown."""
+    for row in (columns, ["---"] * len(columns), *rows):
+        cells = [cell.replace("|", r"\|") for cell in row]
+        print_line(f"| {' | '.join(cells)} |")
+
+
 def print_scores(title: str, scores: Scores, *, as_json: bool) -> None:
     """Print the score on every domain, and on all images where there are several."""
     rows = list(scores.items())
