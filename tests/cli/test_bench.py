@@ -1,6 +1,7 @@
 """`cicf bench`: a plan, the runs that are missing, a table, and the failures."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,6 +57,14 @@ def test_an_option_may_be_one_that_only_some_of_the_methods_have(images: Path) -
     ended = bench(images, *words, "--dry-run")
     assert "method.tasks" not in ended.err
     assert "erm, basic: " in ended.err
+
+
+def test_plan_counts_all_phases_of_a_method(images: Path) -> None:
+    methods = "erm,tests.support.phased:FreshConfig"
+    ended = bench(images, "--methods", methods, "--targets", "art", "--dry-run")
+    assert ended.code == 0, ended.err
+    steps = [int(each) for each in re.findall(r"basic: (\d+) steps of", ended.err)]
+    assert steps == [2, 6]
 
 
 def test_a_base_is_for_the_methods_that_have_one(images: Path) -> None:

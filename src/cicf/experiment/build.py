@@ -1,5 +1,6 @@
 """From a config to the objects of a run."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -14,6 +15,7 @@ from cicf.data.domains import DomainDataset
 from cicf.data.hashes import sha256_of
 from cicf.data.protocol import Split, hold_out, leave_one_domain_out, single_source
 from cicf.data.sampling import Sampling, Sizes, batch_sizes, check_named, make_samplers
+from cicf.data.strata import strata_of
 from cicf.data.transforms import HALF, IMAGENET, Transform
 from cicf.experiment.data import Loaded
 from cicf.method import Given, Method, Phase
@@ -134,23 +136,28 @@ def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes
     )
     if not method.sampling.needs_domains:
         return sizes
-    # Made for what it refuses, too.
-    drawn = make_samplers(method.sampling, train, sizes, strata=None, seed=config.seed)
-    even = sizes._replace(outer=drawn.outer.size)
-    if drawn.inner is not None:
-        even = even._replace(inner=drawn.inner.size)
-    if even == sizes:
-        return sizes
-    if drawn.inner is None:
-        note = (
-            f"outer.size is {even.outer} instead of {sizes.outer}, because domains share it evenly"
-        )
-        return even._replace(notes=(*sizes.notes, note))
-    note = (
-        f"inner.size and outer.size are {even.inner} and {even.outer} instead of {sizes.inner} and "
-        f"{sizes.outer}, because {drawn.tasks} tasks share them evenly"
-    )
-    return even._replace(notes=(*sizes.notes, note))
+    # Made for what it refuses, too; for sizes, classes are clusters enough.
+    strata = strata_of(train.y, train.y)
+    drawn = make_samplers(method.sampling, train, sizes, strata=strata, seed=config.seed)
+    inner = sizes.inner if drawn.inner is None else drawn.inner.size
+    even = Sizes(inner, drawn.outer.size, sizes.notes)
+    return even._replace(notes=(*sizes.notes, *_evened(method.sampling, sizes, even, drawn.tasks)))
+
+
+def _evened(sampling: Sampling, asked: Sizes, even: Sizes, tasks: int) -> Iterator[str]:
+    """Yield what to know of sizes that are not those asked for."""
+    if sampling.has_tasks:
+        if even != asked:
+            yield (
+                f"inner.size and outer.size are {even.inner} and {even.outer} instead of "
+                f"{asked.inner} and {asked.outer}, because {tasks} tasks share them evenly"
+            )
+        return
+    if even.outer != asked.outer:
+        why = "domains share it evenly"
+        yield f"outer.size is {even.outer} instead of {asked.outer}, because {why}"
+    if even.inner != asked.inner:
+        yield f"inner.size is {even.inner} instead of {asked.inner}, because it holds whole groups"
 
 
 def make_split(config: RunConfig, data: DomainDataset) -> Split:
