@@ -128,14 +128,16 @@ def method_config(value: Any) -> Any:
     name = str(value.get("name", "cicf"))
     kind = method_kind(name)
     base = value.get("base")
-    if base is not None and "base" not in kind.model_fields:
-        raise ConfigError(
-            f"method.base={base!r} belongs to the method 'cicf', which takes the loss of another; "
-            f"leave it out for {name!r}, or train with cicf"
-        )
     if base is not None:
         # By its name, or with options of its own.
-        value = {**value, "base": method_config({"name": base} if isinstance(base, str) else base)}
+        base = {"name": base} if isinstance(base, str) else base
+        if "base" not in kind.model_fields:
+            shown = base.get("name") if isinstance(base, Mapping) else base
+            raise ConfigError(
+                f"method.base={shown!r} belongs to the method 'cicf', which takes the loss of "
+                f"another; leave it out for {name!r}, or train with cicf"
+            )
+        value = {**value, "base": method_config(base)}
     try:
         return kind.model_validate({**value, "name": name})
     except ValidationError as error:

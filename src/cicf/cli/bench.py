@@ -67,7 +67,7 @@ def bench(
     named = {
         "data.root": root,
         "keeps_epochs": keep_epochs or None,
-        "method.base": base,
+        "method.base.name": base,
         "average.name": average,
     }
     over = overrides(named=named, settings=set_ or [], file=config)

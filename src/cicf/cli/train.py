@@ -88,7 +88,7 @@ def train(
         "data.root": root,
         "data.skips_unreadable": skip_unreadable or None,
         "method.name": method,
-        "method.base": base,
+        "method.base.name": base,
         "average.name": average,
         "model.name": model,
         "model.weights": weights,
