@@ -19,7 +19,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-BENCHMARKS := step memory scaling clustering pipeline options
+BENCHMARKS := step memory scaling clustering pipeline options methods
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[peers]'

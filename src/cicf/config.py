@@ -21,13 +21,13 @@ from cicf.core import ConfigError, did_you_mean
 from cicf.core.frozen import Frozen
 from cicf.core.imported import imported
 from cicf.data.autoaugment import Policy
-from cicf.data.clustering import Clustering
+from cicf.data.clustering import ClustersConfig
 from cicf.data.confounded import CONFOUNDED, STRENGTH, Kind
 from cicf.data.sampling import INNER_SIZE, OUTER_SIZE
 from cicf.data.transforms import Augment
 from cicf.method import MethodConfig
 from cicf.methods import METHODS
-from cicf.training import MachineConfig, OptimConfig
+from cicf.training import AverageConfig, MachineConfig, OptimConfig
 
 
 class DataConfig(Frozen):
@@ -121,35 +121,6 @@ class OuterConfig(Frozen):
     """The largest M^l that is taken when `size` is None."""
 
 
-class ClustersConfig(Frozen):
-    """Says how the training set is clustered."""
-
-    per_class: PositiveInt | Literal["auto"] = 3
-    """K, the clusters of each class, or `auto`."""
-    source: Literal["pixels", "network"] = "pixels"
-    """What is clustered: images at low resolution, or what the network makes of them."""
-    resolution: PositiveInt = 16
-    """With `pixels`, the side in pixels."""
-    layer: str | None = None
-    """With `network`, the layer to read; None for what enters the last linear one."""
-    warmup: NonNegativeInt = 0
-    """With `network`, epochs after which its features are trusted; before, pixels stand in."""
-    every: PositiveInt | None = None
-    """With `network`, epochs between clusterings; None to cluster once."""
-
-    def clustering(self, seed: int) -> Clustering:
-        """Return the plan of the clustering."""
-        return Clustering(
-            source=self.source,
-            warmup=self.warmup,
-            every=self.every,
-            clusters_per_class=self.per_class,
-            layer=self.layer,
-            resolution=self.resolution,
-            seed=seed,
-        )
-
-
 def method_config(value: Any) -> Any:
     """Return the options of the method that is named, of its own type; other values as they are."""
     if not isinstance(value, Mapping):
@@ -159,7 +130,14 @@ def method_config(value: Any) -> Any:
     base = value.get("base")
     if base is not None:
         # By its name, or with options of its own.
-        value = {**value, "base": method_config({"name": base} if isinstance(base, str) else base)}
+        base = {"name": base} if isinstance(base, str) else base
+        if "base" not in kind.model_fields:
+            shown = base.get("name") if isinstance(base, Mapping) else base
+            raise ConfigError(
+                f"method.base={shown!r} belongs to the method 'cicf', which takes the loss of "
+                f"another; leave it out for {name!r}, or train with cicf"
+            )
+        value = {**value, "base": method_config(base)}
     try:
         return kind.model_validate({**value, "name": name})
     except ValidationError as error:
@@ -204,6 +182,7 @@ class RunConfig(Frozen):
     outer: OuterConfig = OuterConfig()
     clusters: ClustersConfig = ClustersConfig()
     optim: OptimConfig = OptimConfig()
+    average: AverageConfig = AverageConfig()
     epochs: PositiveInt = 60
     """Passes through the training set, of ⌊N / M^l⌋ steps each."""
     seed: NonNegativeInt = 0
@@ -228,6 +207,9 @@ class RunConfig(Frozen):
         if not self.data.is_confounded:
             # They mean nothing elsewhere.
             del found["data"]["strength"], found["data"]["confounder"]
+        if self.average.name == "none":
+            # As for runs from before weights could be averaged.
+            del found["average"]
         for name, usual in _ADDED.items():
             section, _, option = name.rpartition(".")
             values = found[section] if section else found

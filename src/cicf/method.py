@@ -158,6 +158,9 @@ class About(NamedTuple):
     """2 if it takes second derivatives."""
     norm_updates: tuple[int, int] = (1, 0)
     """How often a step moves the running statistics of batch norm: a + b times the domains."""
+    cost: float | None = None
+    """Seconds of a step against those of ERM, as benchmarks/methods.py measures them; None where
+    that was not done."""
 
 
 class MethodConfig(Frozen, ABC):

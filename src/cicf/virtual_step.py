@@ -82,7 +82,6 @@ class InterventionMethod(Method, ABC):
         self._config, self._given = config, given
         self._step = config.intervention(given.model, given.model.h, loss)
         self.register_buffer("steps_taken", torch.zeros((), dtype=torch.int64))
-        self._set_alpha()
 
     def after_step(self) -> None:
         """Count the step, since α may depend on how many there were."""
@@ -107,11 +106,11 @@ class InterventionMethod(Method, ABC):
 
         α is that of the step before.
         """
+        self._set_alpha(max(0, int(self.steps_taken) - 1))
         return self._step.theta_dagger(batches)
 
-    def _set_alpha(self) -> None:
-        if self._config.alpha_ramp or self._config.alpha_schedule != "constant":
-            self._step.alpha = self._config.alpha_at(int(self.steps_taken), self._given)
+    def _set_alpha(self, step: int) -> None:
+        self._step.alpha = self._config.alpha_at(step, self._given)
 
 
 class VirtualStepMethod(InterventionMethod, ABC):
@@ -124,7 +123,7 @@ class VirtualStepMethod(InterventionMethod, ABC):
     def backward(self, draw: Draw) -> Logged:
         """Accumulate the mean over tasks of the gradient of L_CICF (Eq. 10 and 11)."""
         assert draw.inner is not None
-        self._set_alpha()
+        self._set_alpha(int(self.steps_taken))
         share = 1 / draw.tasks
         terms = [
             self._step.backward(inner, outer, scale=share)

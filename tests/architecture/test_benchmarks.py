@@ -34,6 +34,7 @@ TWO = ["--settings", "digits", "--contestants", "functional_call", "constant mem
         ("step", [*TWO, "--inner", "8", "--cuts", "input", "--allocators", "own"]),
         # Measures memory and clustering by the means of their own benchmarks.
         ("scaling", ["--sizes", "8", "--numbers", "100", "200"]),
+        ("methods", ["--methods", "erm"]),
     ],
 )
 def test_benchmark_runs_on_little(name: str, few: list[str], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`cicf bench`: a plan, the runs that are missing, a table, and the failures."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import pytest
 from tests.support.bench import TRACE
 from tests.support.runs import OPTIONS, Ended, folder_of_images, run_cli
 
+from cicf.bench import Grid, make_jobs
 from cicf.bench.engine import GRACE
+from cicf.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).with_name("cicf")
@@ -40,6 +43,39 @@ def test_dry_run_prints_the_plan_and_leaves_nothing(images: Path) -> None:
     assert ended.err.count("s (measured now)") == 4
     assert "of disk" in ended.err
     assert not (images.parent / "out").exists()
+
+
+def test_all_methods_can_be_run(images: Path) -> None:
+    ended = bench(images, "--methods", "all", "--targets", "art", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert f"{len(METHODS)} runs in" in ended.err
+    assert [name for name in METHODS if f"  {name}, basic: " not in ended.err] == []
+
+
+def test_an_option_may_be_one_that_only_some_of_the_methods_have(images: Path) -> None:
+    words = ("--methods", "erm,maml", "--set", "method.tasks=cross", "--targets", "art")
+    ended = bench(images, *words, "--dry-run")
+    assert "method.tasks" not in ended.err
+    assert "erm, basic: " in ended.err
+
+
+def test_plan_counts_all_phases_of_a_method(images: Path) -> None:
+    methods = "erm,tests.support.phased:FreshConfig"
+    ended = bench(images, "--methods", methods, "--targets", "art", "--dry-run")
+    assert ended.code == 0, ended.err
+    steps = [int(each) for each in re.findall(r"basic: (\d+) steps of", ended.err)]
+    assert steps == [2, 6]
+
+
+def test_a_base_is_for_the_methods_that_have_one(images: Path) -> None:
+    over = {"method": {"base": "erm"}, "average": {"name": "swad"}}
+    grid = Grid(str(images), ("erm", "cicf"), ("basic",), (), seeds=1)
+    jobs = make_jobs(grid, over, known=("art", "photo"), fingerprint="", out=images)
+    bases = {job.config.method.name: getattr(job.config.method, "base", None) for job in jobs}
+    assert bases["erm"] is None
+    assert bases["cicf"] is not None
+    assert bases["cicf"].name == "erm"
+    assert {job.config.average.name for job in jobs} == {"swad"}
 
 
 @pytest.mark.slow
@@ -127,6 +163,8 @@ def test_bench_that_must_outlive_its_terminal_does(images: Path) -> None:
         (("--preset", "fast"), "--preset 'fast' is none"),
         (("--preset", "paper"), "--preset 'paper' has values for pacs"),
         (("--set", "epochs=0"), "epochs=0 cannot be"),
+        (("--methods", "erm,maml", "--base", "erm"), "method.base is no option of erm, maml"),
+        (("--average", "swat"), "average.name='swat' cannot be"),
     ],
 )
 def test_mistakes_are_one_sentence(images: Path, words: tuple[str, ...], sentence: str) -> None:

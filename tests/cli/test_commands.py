@@ -272,6 +272,48 @@ def test_methods_are_listed() -> None:
     for row in rows:
         assert row["method"] in ended.out
         assert row["what it does"]
+        about = METHODS[row["method"]].about
+        assert row["domain labels"] == ("yes" if about.needs_domains else "no")
+        assert row["extra networks"] == about.extra_networks
+        assert (row["order"], row["reference"]) == (str(about.order), about.reference)
+
+
+def test_a_cost_that_was_not_measured_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {"erm": 1.0, "maml": None, "cicf": 13.87}
+    for name, cost in costs.items():
+        monkeypatch.setattr(METHODS[name], "about", METHODS[name].about._replace(cost=cost))
+    rows = {row["method"]: row["cost against ERM"] for row in printed(run_cli("methods", "--json"))}
+    assert {name: rows[name] for name in costs} == {"erm": "1", "maml": "–", "cicf": "14"}
+
+
+def test_a_base_and_an_average_are_options_of_train(tmp_path: Path) -> None:
+    images = folder_of_images(tmp_path / "photos", ("art", "photo"), ("cat", "dog"), 6)
+    ended = train(images, tmp_path / "run", "--base", "erm", "--average", "swad", "--json")
+    assert ended.code == 0, ended.err
+    config = printed(ended)["config"]
+    assert config["method"]["base"]["name"] == "erm"
+    assert config["average"]["name"] == "swad"
+    assert any("SWAD" in note for note in printed(ended)["setup"]["notes"])
+    assert "CICF" in (out := run_cli("table", tmp_path / "run").out)
+    assert "+ erm + SWAD" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--method", "erm", "--base", "erm"), "method.base='erm' belongs to the method 'cicf'"),
+        (("--base", "ermm"), "method.name='ermm' is not known"),
+        (("--base", "maml"), "method.base='maml' is more than a loss of one batch"),
+        (("--average", "swat"), "average.name='swat' cannot be"),
+    ],
+)
+def test_a_wrong_base_or_average_is_refused(
+    tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    images = folder_of_images(tmp_path / "photos", ("art", "photo"), ("cat", "dog"), 6)
+    ended = train(images, tmp_path / "run", *words)
+    assert ended.code == 2
+    assert sentence in ended.err
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -88,3 +88,12 @@ def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"a\.toml' is no TOML"):
         config(file=tmp_path / "a.toml")
+
+
+def test_a_base_may_have_options_of_its_own() -> None:
+    found = config("method.base.tasks=cross", method__base__name="maml").method.model_dump()
+    assert (found["name"], found["base"]["name"]) == ("cicf", "maml")
+    assert found["base"]["tasks"] == "cross"
+    assert config("method.base=maml").method.model_dump()["base"]["tasks"] == "within"
+    with pytest.raises(ConfigError, match=r"method\.task is no option; did you mean 'method\.task"):
+        config("method.base.task=cross", method__base__name="maml")

@@ -24,6 +24,8 @@ def understood(command: str) -> dict[str, Any]:
     names = {
         "--target": "data.target",
         "--method": "method.name",
+        "--base": "method.base.name",
+        "--average": "average.name",
         "--model": "model.name",
         "--epochs": "epochs",
         "--seed": "seed",
@@ -43,6 +45,8 @@ def understood(command: str) -> dict[str, Any]:
         {"method": {"name": "erm"}, "optim": {"clip": 1.0, "lr": 0.01}},
         {"method": {"name": "maml"}, "inner": {"size": 64}, "clusters": {"per_class": "auto"}},
         {"data": {"target": "a 'b'"}, "model": {"weights": "true"}},
+        {"method": {"name": "cicf", "base": "maml"}, "average": {"name": "swad", "every": 7}},
+        {"method": {"name": "cicf", "base": {"name": "maml", "tasks": "cross"}}},
     ],
 )
 def test_the_command_of_a_run_has_its_very_options(over: dict[str, Any]) -> None:
@@ -54,6 +58,12 @@ def test_the_command_has_no_more_options_than_it_takes() -> None:
     record = made(data={"target": "blended"}, method={"name": "erm"}, epochs=2)
     command = command_of(record)
     assert command.startswith("cicf train demo --target blended --method erm")
+    assert "--set" not in command
+
+
+def test_a_base_and_an_average_are_words_of_the_command() -> None:
+    command = command_of(made(method={"base": "erm"}, average={"name": "swad"}))
+    assert "--method cicf --base erm --average swad" in command
     assert "--set" not in command
 
 

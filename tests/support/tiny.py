@@ -1,7 +1,7 @@
 """A run small enough to be trained many times, with everything in it that has a state."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from PIL import Image
@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 import cicf
 from cicf.core.draw import Draw, Samples
+from cicf.data.blocks import Groups
 from cicf.data.sampling import Sampling
-from cicf.method import Given, LossMethod, MethodConfig, cross_entropy
+from cicf.method import About, Given, LossMethod, MethodConfig, cross_entropy
 from cicf.models import SplitModel
 
 
@@ -132,3 +133,46 @@ class Timed(LossMethod):
     @property
     def seconds(self) -> dict[str, float]:
         return {"pass 1": 0.25 * self.count}
+
+
+class ByDomainConfig(MethodConfig):
+    """Is plain training on batches with as many images of every domain."""
+
+    about: ClassVar[About] = About(reference="ours", needs_domains=True)
+
+    def build(self, given: Given) -> "ByDomain":
+        return ByDomain(given.model)
+
+
+class ByDomain(LossMethod):
+    """Is a loss that couples the samples of a batch: the mean over domains of their means."""
+
+    sampling = Sampling(outer="domains")
+
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
+        losses = cross_entropy(model, batch)
+        ids = batch.domain.unique()
+        return torch.stack([losses[batch.domain == each].mean() for each in ids]).mean()
+
+
+class GroupedConfig(MethodConfig):
+    """Is plain training beside which groups of four images are drawn."""
+
+    def build(self, given: Given) -> "Grouped":
+        return Grouped(given)
+
+
+class Grouped(LossMethod):
+    """Logs how many images of the inner batch there are."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(given.model)
+        places = torch.arange(given.num_images // 4 * 4).reshape(-1, 4)
+        self.sampling = Sampling(inner="groups", groups=Groups(places))
+
+    def loss(self, model: SplitModel, batch: Samples) -> Tensor:
+        return cross_entropy(model, batch)
+
+    def backward(self, draw: Draw) -> dict[str, float | Tensor]:
+        assert draw.inner is not None
+        return {**super().backward(draw), "count": len(draw.inner.y)}

@@ -12,7 +12,7 @@ from cicf.core.draw import on_device
 from cicf.core.replay import RandomSource
 from cicf.data.fingerprint import fingerprint
 from cicf.data.images import ImageFiles
-from cicf.data.loader import Draws
+from cicf.data.loader import Draws, Evaluated
 from cicf.data.sampling import make_samplers
 from cicf.data.strata import strata_of
 from cicf.experiment.build import make_plan, make_transform
@@ -75,6 +75,8 @@ def _measured(plan: Plan, job: Job) -> Estimate:
     plan.method.to(device)
     plan.model.train()
     train = plan.split.train
+    # What a method draws, and in which turns, may come of what it does before an epoch.
+    plan.method.before_epoch(0, Evaluated(train, plan.transform))
     # Which images are drawn does not change what a step costs, so the classes are clusters enough.
     strata = strata_of(train.y, train.y)
     samplers = make_samplers(plan.method.sampling, train, plan.sizes, strata=strata, seed=plan.seed)

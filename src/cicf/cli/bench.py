@@ -19,7 +19,7 @@ from cicf.cli.grids import (
     print_failures,
     runs_folder,
 )
-from cicf.cli.options import overrides, words
+from cicf.cli.options import Average, Base, overrides, words
 from cicf.cli.show import error_console, print_line
 
 METHODS = "erm,maml,cicf"
@@ -29,8 +29,11 @@ def bench(
     data: Data,
     root: Root = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas; by default erm,maml,cicf.")
+        str | None,
+        typer.Option(help="Methods, separated by commas, or all; by default erm,maml,cicf."),
     ] = None,
+    base: Base = None,
+    average: Average = None,
     augment: Annotated[
         str | None,
         typer.Option(help="basic, autoaugment, none, separated by commas; by default basic."),
@@ -61,18 +64,25 @@ def bench(
     from cicf.experiment import recipe
     from cicf.experiment.data import load_data
 
-    named = {"data.root": root, "keeps_epochs": keep_epochs or None}
+    named = {
+        "data.root": root,
+        "keeps_epochs": keep_epochs or None,
+        "method.base.name": base,
+        "average.name": average,
+    }
     over = overrides(named=named, settings=set_ or [], file=config)
     grid = Grid(
         data=data,
-        methods=words(methods or given(over, "method", "name") or METHODS, "--methods"),
+        methods=_methods(methods or given(over, "method", "name") or METHODS),
         augments=words(augment or given(over, "data", "augment") or "basic", "--augment"),
         domains=() if targets == "all" else words(targets, "--targets"),
         seeds=seeds,
         protocol=protocol,
         preset=preset,
     )
-    chosen = recipe(data, over, preset=preset)
+    # Options of methods are for those that have them, so only the rest can be looked at by itself.
+    shared = {section: values for section, values in over.items() if section != "method"}
+    chosen = recipe(data, shared, preset=preset)
     loaded = load_data(chosen.data, cache_root=chosen.machine.cache_root())
     where = runs_folder(data, out)
     todo = make_jobs(
@@ -92,3 +102,13 @@ def bench(
         print_tables(done.ended)
         print_line(f"again, and in other formats: cicf table {where} --format latex")
     print_failures(console, done)
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    """Return the methods that are named; `all` stands for those that `cicf methods` lists."""
+    from cicf.methods import METHODS as KNOWN
+
+    found = words(text, "--methods")
+    return tuple(
+        dict.fromkeys(name for each in found for name in (KNOWN if each == "all" else (each,)))
+    )

@@ -1,12 +1,24 @@
 """`cicf methods` and `cicf options`: what there is to choose from."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cicf.cli.show import print_table
+from cicf.cli.show import print_markdown, print_table
+
+if TYPE_CHECKING:
+    from cicf.method import MethodConfig
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+LIST = (
+    "method",
+    "what it does",
+    "domain labels",
+    "extra networks",
+    "order",
+    "cost against ERM",
+    "reference",
+)
 COLUMNS = ("option, for --set", "default", "meaning")
 
 
@@ -16,14 +28,20 @@ def methods(
         typer.Argument(metavar="NAME", help="A method, to see its options; none for the list."),
     ] = None,
     json: Json = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the list as a table in Markdown.")
+    ] = False,
 ) -> None:
     """List the methods, or the options of one with defaults and meaning."""
     from cicf.config import described, method_config
     from cicf.methods import METHODS
 
     if name is None:
-        rows = [(each, str(kind.__doc__).splitlines()[0]) for each, kind in METHODS.items()]
-        print_table("methods", ("method", "what it does"), rows, as_json=json)
+        rows = [_row(each, kind) for each, kind in METHODS.items()]
+        if markdown:
+            print_markdown(LIST, rows)
+            return
+        print_table("methods", LIST, rows, as_json=json, unbroken="method")
         return
     found = list(described(method_config({"name": name}), "method."))[1:]
     print_table(f"options of {name}", COLUMNS, found, as_json=json)
@@ -43,3 +61,16 @@ def options(
 
     found = list(described(recipe(data, {"method": {"name": method}})))
     print_table(f"options of cicf train {data} --method {method}", COLUMNS, found, as_json=json)
+
+
+def _row(name: str, kind: "type[MethodConfig]") -> tuple[str, ...]:
+    about = kind.about
+    return (
+        name,
+        str(kind.__doc__).splitlines()[0],
+        "yes" if about.needs_domains else "no",
+        about.extra_networks,
+        str(about.order),
+        "–" if about.cost is None else f"{about.cost:.2g}",
+        about.reference,
+    )

@@ -3,12 +3,27 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from cicf.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from cicf.config import RunConfig
+
+Base = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD", help="With cicf, the method whose loss its virtual step is taken of."
+    ),
+]
+Average = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="Weights that are stored: of the last step (none), or averaged (swad)."
+    ),
+]
 
 Values = dict[str, Any]  # Any: what a user wrote, before it is checked
 

@@ -81,18 +81,30 @@ def print_record(record: Record, folder: Path, *, as_json: bool) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, as_json: bool
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    as_json: bool,
+    unbroken: str | None = None,
 ) -> None:
-    """Print a table, or its rows as JSON objects."""
+    """Print a table, or its rows as JSON objects; of one column, words are never broken."""
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     table = Table(title=title, title_justify="left")
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == unbroken)
     for row in rows:
         table.add_row(*row)
     _console().print(table)
+
+
+def print_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table for a page in Markdown."""
+    for row in (columns, ["---"] * len(columns), *rows):
+        cells = [cell.replace("|", r"\|") for cell in row]
+        print_line(f"| {' | '.join(cells)} |")
 
 
 def print_scores(title: str, scores: Scores, *, as_json: bool) -> None:

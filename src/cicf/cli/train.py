@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cicf.cli.options import config_of
+from cicf.cli.options import Average, Base, config_of
 from cicf.cli.show import print_record, watched
 
 
@@ -28,6 +28,8 @@ def train(
     method: Annotated[
         str | None, typer.Option(help="erm, maml or cicf; see [bold]cicf methods[/].")
     ] = None,
+    base: Base = None,
+    average: Average = None,
     model: Annotated[
         str | None,
         typer.Option(help="digits_cnn, resnet18, any classifier of torchvision, or pkg.mod:build."),
@@ -86,6 +88,8 @@ def train(
         "data.root": root,
         "data.skips_unreadable": skip_unreadable or None,
         "method.name": method,
+        "method.base.name": base,
+        "average.name": average,
         "model.name": model,
         "model.weights": weights,
         "machine.device": device,

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import NonNegativeInt, PositiveInt
 from torch import nn
 from torch.utils.data import Dataset
 
 from cicf.core import ConfigError
+from cicf.core.frozen import Frozen
 from cicf.data.clusters import ClustersPerClass, check_clusters_per_class, cluster_by_class
 from cicf.data.features import dataset_features
 from cicf.data.strata import Strata
@@ -86,4 +88,33 @@ class Clustering:
             resolution=self.resolution,
             clusters_per_class=self.clusters_per_class,
             seed=self.seed,
+        )
+
+
+class ClustersConfig(Frozen):
+    """Says how the training set is clustered."""
+
+    per_class: PositiveInt | Literal["auto"] = 3
+    """K, the clusters of each class, or `auto`."""
+    source: Literal["pixels", "network"] = "pixels"
+    """What is clustered: images at low resolution, or what the network makes of them."""
+    resolution: PositiveInt = 16
+    """With `pixels`, the side in pixels."""
+    layer: str | None = None
+    """With `network`, the layer to read; None for what enters the last linear one."""
+    warmup: NonNegativeInt = 0
+    """With `network`, epochs after which its features are trusted; before, pixels stand in."""
+    every: PositiveInt | None = None
+    """With `network`, epochs between clusterings; None to cluster once."""
+
+    def clustering(self, seed: int) -> Clustering:
+        """Return the plan of the clustering."""
+        return Clustering(
+            source=self.source,
+            warmup=self.warmup,
+            every=self.every,
+            clusters_per_class=self.per_class,
+            layer=self.layer,
+            resolution=self.resolution,
+            seed=seed,
         )

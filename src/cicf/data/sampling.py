@@ -93,7 +93,7 @@ def batch_sizes(
     most_inner, most_outer = most
     room = _task_room(sampling, data) if sampling.has_tasks else _room(count)
     if sampling.outer != "random":
-        room = _block_room(room, data)
+        room = _block_room(room, data, sampling.outer)
     found_outer = outer or room.fitting(min(most_outer, room.outer), beside=inner or 0)
     found_inner = inner or room.fitting(min(most_inner, room.inner), beside=found_outer)
     notes = []
@@ -200,14 +200,15 @@ def _room(count: int) -> _Room:
     return _Room(1, count, outer, 2 * count, f"the training set has {count} images")
 
 
-def _block_room(room: _Room, data: DomainDataset) -> _Room:
-    """Return the room for outer batches with as many images of several domains."""
+def _block_room(room: _Room, data: DomainDataset, outer: Outer) -> _Room:
+    """Return the room for outer batches with as many images of all domains, or of two of them."""
     counts = data.domain.unique(return_counts=True)[1]
-    smallest, blocks = int(counts.min()), len(counts)
-    reason = f"the {blocks} domains have {smallest} training images or more"
+    smallest, count = int(counts.min()), len(counts)
+    reason = f"the {count} domains have {smallest} training images or more"
+    blocks = min(2, count) if outer == "pairs" else count
     least = blocks * min(2, smallest)
-    outer = max(least, min(room.outer, blocks * smallest))
-    return room._replace(outer=outer, reason=reason)
+    most = max(least, min(room.outer, blocks * smallest))
+    return room._replace(least=least, outer=most, reason=reason)
 
 
 def _task_room(sampling: Sampling, data: DomainDataset) -> _Room:

@@ -1,5 +1,7 @@
 """From a config to the objects of a run."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -13,6 +15,7 @@ from cicf.data.domains import DomainDataset
 from cicf.data.hashes import sha256_of
 from cicf.data.protocol import Split, hold_out, leave_one_domain_out, single_source
 from cicf.data.sampling import Sampling, Sizes, batch_sizes, check_named, make_samplers
+from cicf.data.strata import strata_of
 from cicf.data.transforms import HALF, IMAGENET, Transform
 from cicf.experiment.data import Loaded
 from cicf.method import Given, Method, Phase
@@ -44,9 +47,7 @@ def make_plan(
     model = make_model(config.model, len(data.classes), image_size(config))
     source = "none" if is_resumed else config.model.weights
     weights = load_weights(model.network, source, name=config.model.name)
-    method = config.method.build(_given(config, split.train, model))
-    _check_domains(method, config, split.train)
-    sizes = make_sizes(config, method, split.train)
+    method, sizes = _make_method(config, split.train, model)
     clustering = config.clusters.clustering(config.seed) if method.sampling.needs_clusters else None
     notes = loaded.notes + sizes.notes
     if weights.loaded and weights.new:
@@ -64,12 +65,30 @@ def make_plan(
         sizes=sizes,
         optim=config.optim,
         phases=method.phases or (Phase("training", config.epochs),),
+        average=config.average,
         evaluates_every=config.evaluates_every,
         log_every=config.log_every,
         keeps_epochs=config.keeps_epochs,
         seed=config.seed,
         setup=setup,
     )
+
+
+def _make_method(
+    config: RunConfig, train: DomainDataset, model: SplitModel
+) -> tuple[Method, Sizes]:
+    """Return the method, and the sizes of its batches."""
+    random = torch.get_rng_state()
+    given = _given(config, train, model)
+    method = config.method.build(given)
+    _check_domains(method, config, train)
+    sizes = make_sizes(config, method, train)
+    steps = len(train) // sizes.outer
+    if steps != given.steps_per_epoch:
+        # What it draws decides how many steps an epoch has, which it is then built for.
+        torch.set_rng_state(random)
+        method = config.method.build(replace(given, steps_per_epoch=steps))
+    return method, sizes
 
 
 def _given(config: RunConfig, train: DomainDataset, model: SplitModel) -> Given:
@@ -120,23 +139,28 @@ def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes
     )
     if not method.sampling.needs_domains:
         return sizes
-    # Made for what it refuses, too.
-    drawn = make_samplers(method.sampling, train, sizes, strata=None, seed=config.seed)
-    even = sizes._replace(outer=drawn.outer.size)
-    if drawn.inner is not None:
-        even = even._replace(inner=drawn.inner.size)
-    if even == sizes:
-        return sizes
-    if drawn.inner is None:
-        note = (
-            f"outer.size is {even.outer} instead of {sizes.outer}, because domains share it evenly"
-        )
-        return even._replace(notes=(*sizes.notes, note))
-    note = (
-        f"inner.size and outer.size are {even.inner} and {even.outer} instead of {sizes.inner} and "
-        f"{sizes.outer}, because {drawn.tasks} tasks share them evenly"
-    )
-    return even._replace(notes=(*sizes.notes, note))
+    # Made for what it refuses, too; for sizes, classes are clusters enough.
+    strata = strata_of(train.y, train.y)
+    drawn = make_samplers(method.sampling, train, sizes, strata=strata, seed=config.seed)
+    inner = sizes.inner if drawn.inner is None else drawn.inner.size
+    even = Sizes(inner, drawn.outer.size, sizes.notes)
+    return even._replace(notes=(*sizes.notes, *_evened(method.sampling, sizes, even, drawn.tasks)))
+
+
+def _evened(sampling: Sampling, asked: Sizes, even: Sizes, tasks: int) -> Iterator[str]:
+    """Yield what to know of sizes that are not those asked for."""
+    if sampling.has_tasks:
+        if even != asked:
+            yield (
+                f"inner.size and outer.size are {even.inner} and {even.outer} instead of "
+                f"{asked.inner} and {asked.outer}, because {tasks} tasks share them evenly"
+            )
+        return
+    if even.outer != asked.outer:
+        why = "domains share it evenly"
+        yield f"outer.size is {even.outer} instead of {asked.outer}, because {why}"
+    if even.inner != asked.inner:
+        yield f"inner.size is {even.inner} instead of {asked.inner}, because it holds whole groups"
 
 
 def make_split(config: RunConfig, data: DomainDataset) -> Split:

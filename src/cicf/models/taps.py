@@ -50,6 +50,13 @@ def features_and_logits(model: SplitModel, x: Float[Tensor, "n c h w"]) -> Seen:
         logits = model(x)
     finally:
         handle.remove()
+    if not seen:
+        head = head_of(model)
+        name = next(name for name, part in model.network.named_modules() if part is head)
+        raise ConfigError(
+            f"this method reads what enters the last linear layer, but {name!r} takes no part in "
+            "the forward; choose another network or another method"
+        )
     return Seen(seen[-1].flatten(1), logits)
 
 
@@ -109,4 +116,10 @@ def chosen_layers(
             f"{option}='[\"...\"]' with some of {', '.join(list(modules)[1:9])}"
         )
     count = len(model.stages)
-    return tuple(model.stages[i] for i in stages if -count <= i < count)
+    found = tuple(model.stages[i] for i in stages if -count <= i < count)
+    if not found:
+        raise ConfigError(
+            f"the network has no stage among {', '.join(map(str, stages))}; name the modules to "
+            f"work on: {option}='[\"...\"]' with some of {', '.join(model.stages)}"
+        )
+    return found

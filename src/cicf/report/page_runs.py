@@ -23,6 +23,8 @@ _NAMED = {
     "data.target": "--target",
     "data.source": "--source",
     "method.name": "--method",
+    "method.base.name": "--base",
+    "average.name": "--average",
     "model.name": "--model",
     "epochs": "--epochs",
     "seed": "--seed",
@@ -148,14 +150,19 @@ def _usual(config: Mapping[str, JsonValue]) -> Options:
     """Return what the recipe gives for the data, the network and the method; none if it fails."""
     data = config.get("data")
     over: dict[str, Any] = {
-        part: {"name": each["name"]}
-        for part in ("model", "method")
+        part: _names(each)
+        for part in ("model", "method", "average")
         if isinstance(each := config.get(part), dict) and "name" in each
     }
     try:
         return flat(recipe(str(data["name"] if isinstance(data, dict) else ""), over).identity())
     except (CicfError, KeyError):
         return {}
+
+
+def _names(section: Mapping[str, JsonValue]) -> dict[str, Any]:
+    base = section.get("base")
+    return {"name": section["name"], **({"base": _names(base)} if isinstance(base, dict) else {})}
 
 
 def text_of(value: JsonValue) -> str:

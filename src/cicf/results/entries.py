@@ -59,6 +59,17 @@ class Entry:
         return json.dumps(self.options, sort_keys=True)
 
     @property
+    def added(self) -> tuple[str, ...]:
+        """Return what goes beyond the method as it is: a loss inside of its step, an average."""
+        base, average = (self.options.get(name) for name in ("method.base.name", "average.name"))
+        return tuple(str(each) for each in (base, average and str(average).upper()) if each)
+
+    @property
+    def label(self) -> str:
+        """Return what the row is called, if no other has the same name."""
+        return " + ".join((label_of(self.method, self.augment), *self.added))
+
+    @property
     def domains(self) -> set[str]:
         """Return every domain that can be a column."""
         if self.setup.protocol.name == "hold-out":

@@ -12,7 +12,6 @@ from cicf.results.entries import (
     Entry,
     On,
     TableKey,
-    label_of,
     make_entry,
     unique_labels,
 )
@@ -85,9 +84,7 @@ def _table(entries: list[Entry], *, select: Choice, parameters: Chosen, on: On) 
     domains = _ordered({name for entry in entries for name in entry.domains}, paper)
     columns = _ordered({entry.column for entry in entries}, paper)
     groups = sorted(_grouped(entries, lambda entry: entry.row).values(), key=_rank)
-    labels = unique_labels(
-        [(label_of(group[0].method, group[0].augment), group[0].options) for group in groups]
-    )
+    labels = unique_labels([(group[0].label, group[0].options) for group in groups])
     rows = [
         _row(label, group, domains=domains, columns=columns, paper=paper)
         for label, group in zip(labels, groups, strict=True)
@@ -150,7 +147,8 @@ def _row(
     paper: PublishedTable | None,
 ) -> Row:
     method, augment = entries[0].method, entries[0].augment
-    beside = _beside(paper, method, augment)
+    # The paper has no row of a method with something added.
+    beside = None if entries[0].added else _beside(paper, method, augment)
     by_column = _grouped(entries, lambda entry: entry.column)
     values = {
         column: {entry.seed: entry.value for entry in sorted(by_column[column], key=_seed)}

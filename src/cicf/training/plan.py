@@ -10,6 +10,7 @@ from cicf.data.transforms import Transform
 from cicf.method import Method, Phase
 from cicf.models.split import SplitModel
 from cicf.results.record import Parameters, Setup
+from cicf.training.average import AverageConfig
 from cicf.training.optim import OptimConfig
 
 
@@ -26,6 +27,7 @@ class Plan:
     sizes: Sizes
     optim: OptimConfig
     phases: tuple[Phase, ...]
+    average: AverageConfig
     evaluates_every: int
     log_every: int
     keeps_epochs: bool

@@ -14,11 +14,12 @@ from cicf.data.sampling import Sampling, make_samplers
 from cicf.data.strata import Strata
 from cicf.models.split import SplitModel
 from cicf.results.folder import RunFolder
-from cicf.results.record import Evaluation, Scored, Scores, Selection, pooled
+from cicf.results.record import Scored, Selection, pooled
+from cicf.training.averaging import Averaging
 from cicf.training.checkpoint import Checkpoints, State, check_resumable, save_weights
 from cicf.training.checks import check_weights, within_memory
 from cicf.training.costs import Costs
-from cicf.training.evaluate import at_theta_dagger, evaluation
+from cicf.training.evaluate import at_theta_dagger, evaluation, percents
 from cicf.training.events import EpochEnded, Event, Paced, Started, Stepped
 from cicf.training.log import MetricsLog, open_board
 from cicf.training.machine import MachineConfig
@@ -33,14 +34,17 @@ class Trainer:
     interrupted run ends with the same weights and the same metrics, to the bit.
     """
 
+    _updates: Updates
+
     def __init__(self, plan: Plan, folder: RunFolder, machine: MachineConfig) -> None:
         self._plan, self._folder, self._machine = plan, folder, machine
         self._device = machine.torch_device()
         self._model, self._method = plan.model.to(self._device), plan.method.to(self._device)
-        self._phase, self._updates = 0, self._updates_of(0)
+        self._phase = -1
         is_kept = any(phase.starts_fresh for phase in plan.phases)
         self._initial: State = copy.deepcopy(self._model.state_dict()) if is_kept else {}
         self._random = RandomSource([self._device])
+        self._averaging = Averaging(plan, self._device, self._random)
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._step = 0
         self._strata: Strata | None = None
@@ -110,6 +114,8 @@ class Trainer:
                 draw = self._next_draw()
             with self._costs.of("steps"):
                 terms = self._take_step(draw)
+            with self._costs.of("evaluation"):
+                self._averaging.after_step(self._step)
             yield from self._paced()
             if self._step % self._plan.log_every == 0 or self._step % steps == 0:
                 self._log.write({"kind": "step", "step": self._step, "epoch": epoch + 1, **terms})
@@ -174,7 +180,7 @@ class Trainer:
                 "step": self._step,
                 "epoch": epoch + 1,
                 "is_best": is_best,
-                "validation": _percents(found.validation),
+                "validation": percents(found.validation),
             }
         )
         with self._costs.of("checkpoints"):
@@ -185,6 +191,8 @@ class Trainer:
     def _evaluate(self, epoch: int) -> Scored:
         plan, where = self._plan, f"in the evaluation after step {self._step}"
         with self._random.unchanged(), within_memory(plan, where=where, kept=self._kept):
+            if epoch == plan.epochs:
+                self._averaging.finish(self._folder)
             self._twin = at_theta_dagger(
                 self._model,
                 self._method,
@@ -255,6 +263,7 @@ class Trainer:
             "fingerprint": self._plan.setup.fingerprint,
             "device": self._device.type,
             **self._costs.state(),
+            **self._averaging.state(),
         }
         self._checkpoints.save(self._step, weights, state)
 
@@ -280,21 +289,10 @@ class Trainer:
         self._strata = None if state["strata"] is None else Strata(*state["strata"])
         self._epochs = [Scored.model_validate(each) for each in state["epochs"]]
         self._costs.restore(state)
+        self._averaging.restore(state)
         position: int = state["position"]
         return position
 
 
 def _score(scored: Scored, plan: Plan) -> float:
     return pooled(scored.validation.of(plan.deploy)).percent
-
-
-def _percents(found: Evaluation) -> dict[str, object]:
-    """Return the accuracies of θ and of θ† in percent: by domain, and of all images."""
-
-    def percents(scores: Scores | None) -> dict[str, object] | None:
-        if scores is None:
-            return None
-        by_domain = {name: score.percent for name, score in scores.items()}
-        return {"all": pooled(scores).percent, "domains": by_domain}
-
-    return {"theta": percents(found.theta), "theta_dagger": percents(found.theta_dagger)}

@@ -6,7 +6,7 @@ from typing import Any
 from torch.nn.utils import clip_grad_norm_
 
 from cicf.core.draw import Draw
-from cicf.method import Method
+from cicf.method import Method, Turn
 from cicf.training.checks import check_terms
 from cicf.training.optim import OptimConfig
 
@@ -26,18 +26,16 @@ class Updates:
         """Take a step, or stop before an update whose gradient is not finite; return its terms."""
         terms: dict[str, float] = {}
         for turn, optimizer in zip(self._turns, self._optimizers, strict=True):
-            for parameter in self._trained:
-                parameter.grad = None
+            self._forget_gradients(turn)
             terms["lr"] = self._method.lr = optimizer.param_groups[0]["lr"]
             terms |= {name: float(value) for name, value in turn.backward(draw).items()}
-            if not turn.moves_itself:
+            if turn.moves_itself:
+                # Without gradients nothing moves, but the schedule wants to see a step.
+                self._forget_gradients(turn)
+            else:
                 name = "gradient_norm" + (f"_{turn.name}" if len(self._turns) > 1 else "")
                 terms[name] = float(clip_grad_norm_(turn.parameters, self._clip))
             check_terms(terms, step=step, kept=kept)
-            if turn.moves_itself:
-                # The step below then moves nothing; a schedule warns if there never was one.
-                for parameter in turn.parameters:
-                    parameter.grad = None
             optimizer.step()
         self._method.after_step()
         return terms
@@ -60,3 +58,7 @@ class Updates:
             optimizer.load_state_dict(saved)
         for scheduler, saved in zip(self._schedulers, state["scheduler"], strict=True):
             scheduler.load_state_dict(saved)
+
+    def _forget_gradients(self, turn: Turn) -> None:
+        for parameter in (*self._trained, *turn.parameters):
+            parameter.grad = None
