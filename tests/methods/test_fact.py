@@ -30,6 +30,7 @@ from cicf.data.loader import Evaluated
 from cicf.data.transforms import IMAGENET, Transform
 from cicf.methods import CicfConfig, Fact, FactConfig
 from cicf.methods.fact import Partners, divergence, partners_of, teacher_of
+from cicf.models.split import SplitModel
 
 PLACES = torch.arange(0, 72, 7)
 
@@ -268,6 +269,13 @@ def test_the_teacher_normalises_by_the_statistics_of_the_batch(is_training: bool
     teacher = teacher_of(model).train(is_training)
     torch.testing.assert_close(teacher(x), model.train()(x))
     assert not any(name.endswith("running_mean") for name in teacher.state_dict())
+
+
+def test_a_teacher_with_statistics_of_each_image_normalises_by_those() -> None:
+    norm = nn.InstanceNorm2d(3, track_running_stats=True)
+    network = nn.Sequential(norm, nn.Flatten(), nn.Linear(3 * SIDE**2, 3))
+    model, x = SplitModel(network, cut="input", before=()), samples(pictures(3), PLACES).x
+    torch.testing.assert_close(teacher_of(model)(x), model.train()(x))
 
 
 def test_the_teacher_drops_out_as_a_network_in_training_does() -> None:
