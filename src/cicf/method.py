@@ -77,7 +77,7 @@ class Method(nn.Module, ABC):
     """
 
     sampling: Sampling
-    least_domains: ClassVar[int] = 1
+    least_domains: int = 1
     """Source domains without which the method makes no sense."""
     lr: float = 0.0
     """β of the step, set before each: for what moves parameters itself."""

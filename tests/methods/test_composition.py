@@ -129,3 +129,11 @@ def test_a_batch_inside_has_as_many_images_of_every_domain() -> None:
 def test_a_method_with_a_discriminator_is_more_than_a_loss() -> None:
     with pytest.raises(ConfigError, match="'mmd_aae' is more than a loss of one batch"):
         composed(MmdAaeConfig(), network(()))
+
+
+def test_what_the_loss_inside_needs_is_needed() -> None:
+    model, data = network(()), pictures(3)
+    plain = built(CicfConfig(), model, data)
+    inside = built(CicfConfig(base=CoralConfig()), model, data)
+    assert (plain.needs_domains, plain.least_domains) == (False, 1)
+    assert (inside.needs_domains, inside.least_domains) == (True, 2)

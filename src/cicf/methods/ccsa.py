@@ -40,7 +40,7 @@ class Ccsa(LossMethod):
     """Minimises the cross-entropy and the contrastive loss of pairs across domains."""
 
     sampling = Sampling(outer="domains")
-    least_domains: ClassVar[int] = 2
+    least_domains = 2
 
     def __init__(self, config: CcsaConfig, model: SplitModel) -> None:
         super().__init__(model)

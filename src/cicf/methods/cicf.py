@@ -55,6 +55,7 @@ class Cicf(VirtualStepMethod):
         )
         if base is not None:
             self.sampling = replace(self.sampling, outer=base.sampling.outer)
+            self.least_domains = base.least_domains
 
     @property
     def needs_domains(self) -> bool:

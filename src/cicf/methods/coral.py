@@ -35,7 +35,7 @@ class Coral(LossMethod):
     """Minimises the cross-entropy and the differences of moments."""
 
     sampling = Sampling(outer="domains")
-    least_domains: ClassVar[int] = 2
+    least_domains = 2
 
     def __init__(self, model: SplitModel, *, gamma: float) -> None:
         super().__init__(model)

@@ -86,7 +86,7 @@ class MmdAae(LossMethod):
     """
 
     sampling = Sampling(outer="domains")
-    least_domains: ClassVar[int] = 2
+    least_domains = 2
 
     def __init__(self, config: MmdAaeConfig, given: Given) -> None:
         super().__init__(given.model)
