@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.support.phased import FIRST
-from tests.support.tiny import config, write_images
+from tests.support.tiny import config, dropout_and_norm, write_images
 from tests.training.test_resume import interrupt, outcome
 
 import cicf
@@ -133,3 +134,18 @@ def test_a_run_that_was_cut_off_in_each_phase_ends_as_if_it_had_not_been(
     assert not RunFolder(tmp_path / "parts").is_finished
     cicf.train(run, out=tmp_path / "parts", resumes=True)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_fresh_phase_finds_weights_of_a_file_again_after_an_interruption(
+    images: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(5)
+    torch.save(dropout_and_norm(2).state_dict(), tmp_path / "start.pth")
+    run = run_of(images, model={"weights": str(tmp_path / "start.pth")})
+    cicf.train(run, out=tmp_path / "whole")
+    interrupt(run, tmp_path / "parts", after=5)
+    (tmp_path / "start.pth").unlink()
+    cicf.train(run, out=tmp_path / "parts", resumes=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    seen = [row["network"] for row in rows_of(tmp_path / "parts")]
+    assert seen[12] == seen[0]
