@@ -129,6 +129,12 @@ def make_sizes(config: RunConfig, method: Method, train: DomainDataset) -> Sizes
             f"outer.size is {even.outer} instead of {sizes.outer}, because domains share it evenly"
         )
         return even._replace(notes=(*sizes.notes, note))
+    if method.sampling.inner == "groups":
+        note = (
+            f"inner.size is {even.inner} instead of {sizes.inner}, because it is made of whole "
+            "groups of matched images"
+        )
+        return even._replace(notes=(*sizes.notes, note))
     note = (
         f"inner.size and outer.size are {even.inner} and {even.outer} instead of {sizes.inner} and "
         f"{sizes.outer}, because {drawn.tasks} tasks share them evenly"
