@@ -35,7 +35,8 @@ from cicf.data.loader import Evaluated
 from cicf.experiment import events
 from cicf.methods import CicfConfig, MatchDg, MatchDgConfig
 from cicf.models.split import SplitModel
-from cicf.training import Started, Stepped
+from cicf.results.folder import RunFolder
+from cicf.training import Stepped
 
 DATA = pictures(3)
 IMAGES = Evaluated(DATA, TRANSFORM)
@@ -171,6 +172,18 @@ def test_a_step_can_be_measured_before_there_are_matches(phase: int) -> None:
     for each in (draw, draw._replace(inner=None)):
         method.model.zero_grad()
         assert all(math.isfinite(float(value)) for value in method.backward(each).values())
+
+
+@pytest.mark.parametrize("phase", [0, 1])
+def test_gradients_add_up_and_parameters_stay(phase: int) -> None:
+    method = in_phase(phase)
+    draw, before = draw_for(method, DATA), copy.deepcopy(method.model.state_dict())
+    once = gradients_of(method, draw)
+    method.backward(draw)
+    twice = {name: p.grad for name, p in method.model.named_parameters() if p.grad is not None}
+    for name, value in twice.items():
+        torch.testing.assert_close(value, 2 * once[name])
+    assert all(torch.equal(before[name], v) for name, v in method.model.state_dict().items())
 
 
 def test_a_batch_of_one_class_gives_the_first_phase_nothing_to_tell_apart() -> None:
@@ -313,12 +326,13 @@ def test_a_batch_smaller_than_a_group_is_refused_before_training(tmp_path: Path)
 
 def test_a_batch_of_whole_groups_says_so(tmp_path: Path) -> None:
     images = write_images(tmp_path / "images")
-    run = tiny_run(images, method={"name": "matchdg"}, inner={"size": 7})
-    started = events(run, out=tmp_path / "run")
-    setup = next(event.setup for event in started if isinstance(event, Started))
-    started.close()
-    assert "inner.size is 6 instead of 7, because it is made of whole groups of matched images" in (
-        setup.notes
+    run = tiny_run(images, method={"name": "matchdg"}, inner={"size": 7}, epochs=1)
+    stopped = events(run, out=tmp_path / "run")
+    next(event for event in stopped if isinstance(event, Stepped))
+    stopped.close()
+    notes = RunFolder(tmp_path / "run").setup().notes
+    assert any(
+        "inner.size is 6 instead of 7, because it is made of whole" in note for note in notes
     )
 
 

@@ -24,8 +24,8 @@ from tests.support.methods import (
     pictures,
     samples,
 )
+from tests.support.unrolled import unrolled_gradients
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from cicf import ConfigError
 from cicf.core.draw import Draw, Samples
@@ -315,35 +315,32 @@ def test_each_image_is_in_the_cluster_of_its_style() -> None:
     assert len(pairs) == len({k for _, k in pairs}) == 3
 
 
-class Both(nn.Module):
-    """Holds a network and a method, so that both can be called with other parameters."""
-
-    def __init__(self, method: Mmld) -> None:
-        super().__init__()
-        self.model, self.method = method.model, method
-
-    def forward(self, batch: Samples) -> Tensor:
-        return self.method.loss(self.model, batch).mean()
-
-
 @pytest.mark.usefixtures("float64")
-def test_inside_of_cicf_it_is_what_autograd_makes_of_the_unrolled_step() -> None:
-    config = CicfConfig(base=MmldConfig(**SMALL), alpha=0.2, max_step_ratio=math.inf, chunk=None)
+@pytest.mark.parametrize("order", [1, 2])
+def test_inside_of_cicf_it_is_what_autograd_makes_of_the_unrolled_step(order: int) -> None:
+    config = CicfConfig(
+        base=MmldConfig(**SMALL), alpha=0.2, order=order, max_step_ratio=math.inf, chunk=None
+    )
     method = built(config, layout(), DATA)
     method.before_epoch(2, Evaluated(DATA, TRANSFORM))
-    draw = draw_for(method, DATA)
-    both = Both(method.base)
-    theta = dict(both.named_parameters())
-    inner = functional_call(both, theta, (draw.inner,))
-    g = torch.autograd.grad(inner, list(theta.values()), create_graph=True)
-    moved = {name: p - 0.2 * s for (name, p), s in zip(theta.items(), g, strict=True)}
-    outer = functional_call(both, moved, (draw.outer,))
-    expected = torch.autograd.grad(outer, list(theta.values()))
-    for parameter in theta.values():
-        parameter.grad = None
+    draw, model, base = draw_for(method, DATA), method.model, method.base
+    expected = unrolled_gradients(model, draw.inner, draw.outer, loss=base, alpha=0.2, order=order)
     method.backward(draw)
-    for parameter, value in zip(theta.values(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, value, rtol=0, atol=1e-10)
+    named = {f"loss.{name}": p for name, p in base.named_parameters()}
+    named |= dict(model.named_parameters())
+    assert named.keys() == expected.keys()
+    for name, parameter in named.items():
+        torch.testing.assert_close(parameter.grad, expected[name], rtol=0, atol=1e-10)
+
+
+def test_gradients_add_up_and_nothing_else_changes() -> None:
+    method = halfway(MmldConfig(dropout=0.0))
+    draw, before = draw_for(method, DATA), copy.deepcopy(method.state_dict())
+    once = gradients_of(method, draw)
+    method.backward(draw)
+    twice = dict(method.model.named_parameters())
+    assert all(torch.equal(twice[name].grad, 2 * value) for name, value in once.items())
+    assert all(torch.equal(before[name], value) for name, value in method.state_dict().items())
 
 
 def test_a_layer_that_is_none_is_refused_with_a_sentence() -> None:

@@ -20,7 +20,7 @@ class _Reversal(torch.autograd.Function):
         (ctx.strength,) = inputs[1:]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         # Made of torch's own operations, so that it has a derivative in turn.
         return -ctx.strength * gradient, None
 

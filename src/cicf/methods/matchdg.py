@@ -159,4 +159,5 @@ class MatchDg(Method):
         return Samples(*(field[:whole] for field in batch))
 
     def _grouped(self, values: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "g d ..."]:
-        return values.unflatten(0, (-1, self._members))
+        grouped: Tensor = values.unflatten(0, (-1, self._members))
+        return grouped

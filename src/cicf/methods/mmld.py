@@ -99,8 +99,9 @@ class Mmld(LossMethod):
         seed = int(torch.randint(2**31, ()))
         styles = styles_of(self.model, images, self._layers)
         found = clustered(styles, count, self._config.components, seed)
-        self.clusters.copy_(renumbered(found, self.clusters.cpu(), count))
-        self.weights.copy_(cluster_weights(self.clusters, count))
+        clusters = renumbered(found, self.clusters.cpu(), count)
+        self.clusters.copy_(clusters)
+        self.weights.copy_(cluster_weights(clusters, count))
 
 
 def style_layers(model: SplitModel, named: tuple[str, ...]) -> tuple[str, ...]:
