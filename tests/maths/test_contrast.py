@@ -76,7 +76,7 @@ def test_the_contrast_knows_directions_and_no_lengths(size: float) -> None:
     torch.testing.assert_close(*found, rtol=0, atol=1e-12)
 
 
-def test_anchors_without_another_class_are_left_out() -> None:
+def test_a_batch_of_one_class_has_no_contrast_and_no_gradient() -> None:
     z = random(4, 3, 5).requires_grad_()
     found = match_contrast(z, torch.zeros_like(Y), DOMAIN, tau=0.1)
     assert found.item() == 0

@@ -15,18 +15,18 @@ def match_contrast(
     """Return the mean of −log[e^{s_ij/τ} / (e^{s_ij/τ} + Σ_n e^{s_in/τ})] over partners i, j.
 
     A row of z is a group of d matched images; i and j are two of a group and of different domains,
-    in both orders, n all images of the batch of another class than i, s the cosine. Anchors that
-    have no such n are left out; where no pair is left, the loss is a zero with a graph.
+    in both orders, n all images of the batch of another class than i, s the cosine. In a batch of
+    one class, and where there are no partners, it is 0, as is its gradient.
     """
     unit = F.normalize(z, dim=2, eps=SHORTEST)
     classes, every = y.flatten(), unit.flatten(0, 1)
-    is_other = classes[:, None] != classes
-    # The least number instead of −∞, whose derivative would be NaN where a row has no other class.
+    # The least number instead of −∞, whose derivative would be NaN where there is no other class.
     least = torch.finfo(z.dtype).min
-    others = (every @ every.T / tau).masked_fill(~is_other, least).logsumexp(1).view_as(y)
+    is_alike = classes[:, None] == classes
+    others = (every @ every.T / tau).masked_fill(is_alike, least).logsumexp(1).view_as(y)
     partners = unit @ unit.mT / tau
     losses = torch.logaddexp(others[:, :, None], partners) - partners
-    return _mean(losses, pairs_of(domain) & is_other.any(1).view_as(y)[:, :, None])
+    return _mean(losses, pairs_of(domain))
 
 
 def match_distance(logits: Float[Tensor, "g d c"], domain: Int[Tensor, "g d"]) -> Float[Tensor, ""]:
