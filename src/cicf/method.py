@@ -157,7 +157,8 @@ class About(NamedTuple):
     order: Literal[1, 2] = 1
     """2 if it takes second derivatives."""
     norm_updates: tuple[int, int] = (1, 0)
-    """How often a step moves the running statistics of batch norm: a + b times the domains."""
+    """How often a step moves the running statistics of batch norm: a + b times the domains; of
+    several phases, in the last."""
     cost: float | None = None
     """Seconds of a step against those of ERM, as benchmarks/methods.py measures them; None where
     that was not done."""

@@ -160,7 +160,8 @@ def _evened(sampling: Sampling, asked: Sizes, even: Sizes, tasks: int) -> Iterat
         why = "domains share it evenly"
         yield f"outer.size is {even.outer} instead of {asked.outer}, because {why}"
     if even.inner != asked.inner:
-        yield f"inner.size is {even.inner} instead of {asked.inner}, because it holds whole groups"
+        why = "it holds whole groups of matched images"
+        yield f"inner.size is {even.inner} instead of {asked.inner}, because {why}"
 
 
 def make_split(config: RunConfig, data: DomainDataset) -> Split:

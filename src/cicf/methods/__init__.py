@@ -13,10 +13,12 @@ from cicf.methods.fish import Fish, FishConfig
 from cicf.methods.jigen import Jigen, JigenConfig
 from cicf.methods.maml import Maml, MamlConfig
 from cicf.methods.masf import Masf, MasfConfig
+from cicf.methods.matchdg import MatchDg, MatchDgConfig
 from cicf.methods.metareg import MetaReg, MetaRegConfig
 from cicf.methods.mixstyle import MixStyle, MixStyleConfig
 from cicf.methods.mldg import Mldg, MldgConfig
 from cicf.methods.mmd_aae import MmdAae, MmdAaeConfig
+from cicf.methods.mmld import Mmld, MmldConfig
 from cicf.methods.rsc import Rsc, RscConfig
 
 METHODS: dict[str, type[MethodConfig]] = {
@@ -32,10 +34,12 @@ METHODS: dict[str, type[MethodConfig]] = {
     "fish": FishConfig,
     "jigen": JigenConfig,
     "masf": MasfConfig,
+    "matchdg": MatchDgConfig,
     "metareg": MetaRegConfig,
     "mixstyle": MixStyleConfig,
     "mldg": MldgConfig,
     "mmd_aae": MmdAaeConfig,
+    "mmld": MmldConfig,
     "rsc": RscConfig,
 }
 """The options of every method, by name."""
@@ -66,6 +70,8 @@ __all__ = [
     "MamlConfig",
     "Masf",
     "MasfConfig",
+    "MatchDg",
+    "MatchDgConfig",
     "MetaReg",
     "MetaRegConfig",
     "MixStyle",
@@ -74,6 +80,8 @@ __all__ = [
     "MldgConfig",
     "MmdAae",
     "MmdAaeConfig",
+    "Mmld",
+    "MmldConfig",
     "Rsc",
     "RscConfig",
 ]
