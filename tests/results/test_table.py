@@ -437,3 +437,25 @@ def test_notes_and_threads_of_the_runs_are_repeated() -> None:
     table = the_table([run(70.0, setup=setup), run(71.0, seed=1)])
     assert "note of 1 of 2 runs: few images" in table.footnotes
     assert footnotes(table, "threads: ") == ["threads: 2; their number changes last bits"]
+
+
+def test_what_was_added_to_a_method_is_in_its_label() -> None:
+    swad = {"average.name": "swad"}
+    base = {"method.base": {"name": "mixstyle"}}
+    runs = [run(70.0), run(71.0, options=swad), run(72.0, method="cicf", options=base)]
+    runs.append(run(73.0, method="cicf", options={**base, **swad}))
+    assert labels(runs) == [
+        "ERM",
+        "ERM + SWAD",
+        "ERM+CICF + mixstyle",
+        "ERM+CICF + mixstyle + SWAD",
+    ]
+
+
+def test_a_method_with_something_added_is_not_compared_with_the_paper() -> None:
+    swad = {"average.name": "swad"}
+    row = the_row([run(70.0, target=target, options=swad) for target in PACS])
+    assert [cell.published for cell in row.cells.values()] == [None] * 4
+    assert row.average is not None
+    assert row.average.published is None
+    assert the_row(complete(ONE_SEED)).cells["sketch"].published is not None
