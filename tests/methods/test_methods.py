@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.support.methods import given_for, layout, pictures
 from tests.support.nets import CLASSES, images
 from tests.support.unrolled import distance, stepped_gradients
 from torch import Tensor, nn
@@ -393,7 +394,7 @@ def test_options_survive_a_file_with_an_infinite_bound() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_model_is_no_part_of_the_method(name: str) -> None:
-    method = defaults(name).build(Given(network()))
+    method = defaults(name).build(given_for(layout(), pictures(3)))
     assert not any(key.startswith(("_model", "network")) for key in method.state_dict())
     assert method.model not in list(method.modules())
     assert not set(method.parameters()) & set(method.model.parameters())

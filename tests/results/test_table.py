@@ -453,3 +453,25 @@ def test_source_validation_can_be_shown_instead_of_the_target() -> None:
     ]
     assert not footnotes(table, "paper")
     assert table.rows[0].cells["sketch"].published is None
+
+
+def test_what_was_added_to_a_method_is_in_its_label() -> None:
+    swad = {"average.name": "swad"}
+    base = {"method.base": {"name": "mixstyle"}}
+    runs = [run(70.0), run(71.0, options=swad), run(72.0, method="cicf", options=base)]
+    runs.append(run(73.0, method="cicf", options={**base, **swad}))
+    assert labels(runs) == [
+        "ERM",
+        "ERM + SWAD",
+        "ERM+CICF + mixstyle",
+        "ERM+CICF + mixstyle + SWAD",
+    ]
+
+
+def test_a_method_with_something_added_is_not_compared_with_the_paper() -> None:
+    swad = {"average.name": "swad"}
+    row = the_row([run(70.0, target=target, options=swad) for target in PACS])
+    assert [cell.published for cell in row.cells.values()] == [None] * 4
+    assert row.average is not None
+    assert row.average.published is None
+    assert the_row(complete(ONE_SEED)).cells["sketch"].published is not None

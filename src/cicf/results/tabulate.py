@@ -130,12 +130,12 @@ def _ordered(names: set[str], paper: PublishedTable | None) -> tuple[str, ...]:
     return tuple(sorted(names, key=rank))
 
 
-def _rank(group: Sequence[Entry]) -> tuple[bool, bool, int, str, str]:
+def _rank(group: Sequence[Entry]) -> tuple[bool, bool, int, str, tuple[str, ...], str]:
     """Return what rows are sorted by: other methods first, ERM and what builds on it last."""
     entry = group[0]
     is_last = entry.method in LAST_ROWS
     place = LAST_ROWS.index(entry.method) if is_last else 0
-    return is_last, entry.augment == "autoaugment", place, entry.method, entry.row
+    return is_last, entry.augment == "autoaugment", place, entry.method, entry.added, entry.row
 
 
 def _row(
