@@ -257,7 +257,9 @@ def described(config: Frozen, prefix: str = "") -> Iterator[tuple[str, str, str]
         if isinstance(value, Frozen):
             yield from described(value, f"{prefix}{name}.")
         else:
-            yield prefix + name, str(value), " ".join((field.description or "").split())
+            # As it is written for --set, where a tuple is a list.
+            text = json.dumps(value) if isinstance(value, tuple) else str(value)
+            yield prefix + name, text, " ".join((field.description or "").split())
 
 
 def _sentence(error: ValidationError, kind: type[Frozen], prefix: str) -> str:

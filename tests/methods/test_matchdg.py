@@ -332,7 +332,7 @@ def test_a_batch_of_whole_groups_says_so(tmp_path: Path) -> None:
     stopped.close()
     notes = RunFolder(tmp_path / "run").setup().notes
     assert any(
-        "inner.size is 6 instead of 7, because it is made of whole" in note for note in notes
+        "inner.size is 6 instead of 7, because it holds whole groups" in note for note in notes
     )
 
 

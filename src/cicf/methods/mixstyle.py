@@ -101,11 +101,11 @@ def mixed_layers(model: SplitModel, given: tuple[str, ...], image_size: int) -> 
     maps = modules_with_maps(model, image_size)
     known = [number for number, name in enumerate(model.stages) if name in maps]
     some = known[1:-1] if len(known) >= 5 else known[: (len(known) + 1) // 2]
-    layers = chosen_layers(model, given, option="method.layers", stages=some)
-    if not layers:
+    if model.stages and not some and not given:
         raise ConfigError(
             "no stage of this network puts out a map whose style could be mixed; name modules that "
             f"do: method.layers='[\"...\"]' with some of {', '.join(maps[:8])}"
         )
+    layers = chosen_layers(model, given, option="method.layers", stages=some)
     check_maps(layers, maps, option="method.layers")
     return layers
