@@ -1,5 +1,6 @@
 """`cicf bench`: a table of the paper in one command."""
 
+import os
 from typing import Annotated, Literal
 
 import typer
@@ -8,7 +9,6 @@ from cicf.cli.grids import (
     ConfigFile,
     Data,
     DryRun,
-    Jobs,
     Out,
     Preset,
     Root,
@@ -23,6 +23,10 @@ from cicf.cli.options import Average, Base, overrides, words
 from cicf.cli.show import error_console, print_line
 
 METHODS = "erm,maml,cicf"
+SEEDS = 6
+"""As in the paper."""
+SMALL = "cpu"
+"""The preset for a look: one seed, and runs that are too small to share among cores."""
 
 
 def bench(
@@ -39,8 +43,14 @@ def bench(
         typer.Option(help="basic, autoaugment, none, separated by commas; by default basic."),
     ] = None,
     targets: Targets = "all",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds 0, 1, …")] = 6,
-    jobs: Jobs = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs of each, with seeds 0, 1, …; by default 6, 1 with cpu."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at the same time; by default 1, with cpu one a core."),
+    ] = None,
     preset: Preset = "recommended",
     protocol: Annotated[
         Literal["leave-one-domain-out", "single-source"],
@@ -76,7 +86,7 @@ def bench(
         methods=_methods(methods or given(over, "method", "name") or METHODS),
         augments=words(augment or given(over, "data", "augment") or "basic", "--augment"),
         domains=() if targets == "all" else words(targets, "--targets"),
-        seeds=seeds,
+        seeds=seeds or (1 if preset == SMALL else SEEDS),
         protocol=protocol,
         preset=preset,
     )
@@ -93,7 +103,8 @@ def bench(
         out=where,
     )
     console = error_console()
-    done = executed(todo, loaded, console, num_jobs=jobs, where=where, dry_run=dry_run)
+    num_jobs = jobs or (os.cpu_count() or 1 if preset == SMALL else 1)
+    done = executed(todo, loaded, console, num_jobs=num_jobs, where=where, dry_run=dry_run)
     if done is None:
         return
     if done.ended:

@@ -20,7 +20,9 @@ from cicf.models.taps import features_and_logits
 class CcsaConfig(MethodConfig):
     """Pulls features of one class together across source domains, and pushes classes apart."""
 
-    about: ClassVar[About] = About(reference="Motiian et al., ICCV 2017", needs_domains=True)
+    about: ClassVar[About] = About(
+        reference="Motiian et al., ICCV 2017", needs_domains=True, cost=1.1
+    )
     name: Literal["ccsa"] = "ccsa"
     """The method, as `cicf methods` lists it."""
     weight: float = Field(default=0.25, ge=0, le=1)

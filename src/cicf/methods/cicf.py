@@ -16,7 +16,7 @@ from cicf.virtual_step import VirtualStepConfig, VirtualStepMethod
 class CicfConfig(VirtualStepConfig):
     """Minimises the loss of a batch where a virtual step of another, clustered one leads."""
 
-    about: ClassVar[About] = About(reference="Li et al., 2021", order=2)
+    about: ClassVar[About] = About(reference="Li et al., 2021", order=2, cost=6.0)
     name: Literal["cicf"] = "cicf"
     """The method, as `cicf methods` lists it."""
     deploy: Literal["theta", "theta_dagger"] = "theta_dagger"

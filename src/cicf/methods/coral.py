@@ -19,7 +19,7 @@ class CoralConfig(MethodConfig):
     """Adds how much means and covariances of features differ between source domains."""
 
     about: ClassVar[About] = About(
-        reference="Sun and Saenko, ECCV Workshops 2016", needs_domains=True
+        reference="Sun and Saenko, ECCV Workshops 2016", needs_domains=True, cost=1.1
     )
     name: Literal["coral"] = "coral"
     """The method, as `cicf methods` lists it."""

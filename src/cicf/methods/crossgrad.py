@@ -23,6 +23,7 @@ class CrossGradConfig(MethodConfig):
         needs_domains=True,
         extra_networks="a second network, for domains",
         norm_updates=(2, 0),
+        cost=5.1,
     )
     name: Literal["crossgrad"] = "crossgrad"
     """The method, as `cicf methods` lists it."""

@@ -27,6 +27,7 @@ class DdaigConfig(MethodConfig):
         needs_domains=True,
         extra_networks="a network for domains, an image transformer",
         norm_updates=(3, 0),
+        cost=10.5,
     )
     name: Literal["ddaig"] = "ddaig"
     """The method, as `cicf methods` lists it."""

@@ -35,6 +35,7 @@ class EpiFcrConfig(MethodConfig):
         needs_domains=True,
         extra_networks="a network a domain, a random head",
         norm_updates=(0, 0),
+        cost=2.1,
     )
     name: Literal["epi_fcr"] = "epi_fcr"
     """The method, as `cicf methods` lists it."""

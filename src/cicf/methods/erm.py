@@ -14,7 +14,7 @@ from cicf.models.split import SplitModel
 class ErmConfig(MethodConfig):
     """Trains on the mean cross-entropy of a random batch (empirical risk minimisation)."""
 
-    about: ClassVar[About] = About(reference="Vapnik, 1991")
+    about: ClassVar[About] = About(reference="Vapnik, 1991", cost=1.0)
     name: Literal["erm"] = "erm"
     """The method, as `cicf methods` lists it."""
     deploy: Literal["theta"] = "theta"

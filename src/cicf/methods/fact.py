@@ -28,7 +28,9 @@ class FactConfig(MethodConfig):
     """Trains on images in the Fourier amplitudes of others, and to agree with a slow teacher."""
 
     about: ClassVar[About] = About(
-        reference="Xu et al., CVPR 2021", extra_networks="teacher: a running mean of the network"
+        reference="Xu et al., CVPR 2021",
+        extra_networks="teacher: a running mean of the network",
+        cost=3.0,
     )
     name: Literal["fact"] = "fact"
     """The method, as `cicf methods` lists it."""

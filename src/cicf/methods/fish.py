@@ -17,7 +17,7 @@ class FishConfig(MethodConfig):
     """Walks through the domains, one step on each, and goes part of the way (gradient matching)."""
 
     about: ClassVar[About] = About(
-        reference="Shi et al., ICLR 2022", needs_domains=True, norm_updates=(0, 1)
+        reference="Shi et al., ICLR 2022", needs_domains=True, norm_updates=(0, 1), cost=1.1
     )
     name: Literal["fish"] = "fish"
     """The method, as `cicf methods` lists it."""

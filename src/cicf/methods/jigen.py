@@ -22,7 +22,7 @@ class JigenConfig(MethodConfig):
     """Solves puzzles of 3x3 tiles beside the classification, by a second head."""
 
     about: ClassVar[About] = About(
-        reference="Carlucci et al., CVPR 2019", extra_networks="a linear head"
+        reference="Carlucci et al., CVPR 2019", extra_networks="a linear head", cost=1.0
     )
     name: Literal["jigen"] = "jigen"
     """The method, as `cicf methods` lists it."""

@@ -12,7 +12,11 @@ class MamlConfig(VirtualStepConfig):
     """Takes a virtual step for each source domain and minimises the mean loss after them."""
 
     about: ClassVar[About] = About(
-        reference="Finn et al., ICML 2017", needs_domains=True, order=2, norm_updates=(0, 1)
+        reference="Finn et al., ICML 2017",
+        needs_domains=True,
+        order=2,
+        norm_updates=(0, 1),
+        cost=6.5,
     )
     name: Literal["maml"] = "maml"
     """The method, as `cicf methods` lists it."""

@@ -30,6 +30,7 @@ class MasfConfig(MethodConfig):
         reference="Dou et al., NeurIPS 2019",
         needs_domains=True,
         extra_networks="embedding of features, two layers",
+        cost=1.8,
     )
     name: Literal["masf"] = "masf"
     """The method, as `cicf methods` lists it."""

@@ -25,7 +25,7 @@ class MatchDgConfig(MethodConfig):
     """Learns which images of other domains match, then lets the logits of matched ones agree."""
 
     about: ClassVar[About] = About(
-        reference="Mahajan et al., ICML 2021", needs_domains=True, norm_updates=(2, 0)
+        reference="Mahajan et al., ICML 2021", needs_domains=True, norm_updates=(2, 0), cost=3.9
     )
     name: Literal["matchdg"] = "matchdg"
     """The method, as `cicf methods` lists it."""

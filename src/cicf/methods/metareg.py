@@ -40,6 +40,7 @@ class MetaRegConfig(MethodConfig):
         needs_domains=True,
         extra_networks="a head a domain, φ",
         order=2,
+        cost=1.0,
     )
     name: Literal["metareg"] = "metareg"
     """The method, as `cicf methods` lists it."""

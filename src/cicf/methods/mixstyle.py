@@ -20,7 +20,7 @@ from cicf.models.taps import Change, changed, chosen_layers
 class MixStyleConfig(MethodConfig):
     """Mixes the channel means and deviations of maps between the images of a batch."""
 
-    about: ClassVar[About] = About(reference="Zhou et al., ICLR 2021")
+    about: ClassVar[About] = About(reference="Zhou et al., ICLR 2021", cost=1.1)
     name: Literal["mixstyle"] = "mixstyle"
     """The method, as `cicf methods` lists it."""
     deploy: Literal["theta"] = "theta"

@@ -24,7 +24,7 @@ class MldgConfig(VirtualStepConfig):
     """
 
     about: ClassVar[About] = About(
-        reference="Li et al., AAAI 2018", needs_domains=True, order=2, norm_updates=(2, 0)
+        reference="Li et al., AAAI 2018", needs_domains=True, order=2, norm_updates=(2, 0), cost=2.4
     )
     name: Literal["mldg"] = "mldg"
     """The method, as `cicf methods` lists it."""

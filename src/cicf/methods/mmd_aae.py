@@ -31,6 +31,7 @@ class MmdAaeConfig(MethodConfig):
         reference="Li et al., CVPR 2018",
         needs_domains=True,
         extra_networks="decoder, discriminator",
+        cost=1.1,
     )
     name: Literal["mmd_aae"] = "mmd_aae"
     """The method, as `cicf methods` lists it."""

@@ -31,7 +31,7 @@ class MmldConfig(MethodConfig):
     """Trains features from which a discriminator cannot tell clusters of styles apart."""
 
     about: ClassVar[About] = About(
-        reference="Matsuura and Harada, AAAI 2020", extra_networks="discriminator"
+        reference="Matsuura and Harada, AAAI 2020", extra_networks="discriminator", cost=1.1
     )
     name: Literal["mmld"] = "mmld"
     """The method, as `cicf methods` lists it."""

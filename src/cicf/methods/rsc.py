@@ -29,7 +29,7 @@ Tail = Callable[[Float[Tensor, "n c h w"]], Float[Tensor, "n classes"]]
 class RscConfig(MethodConfig):
     """Sets to zero what speaks for the label most, in the images where this hurts most."""
 
-    about: ClassVar[About] = About(reference="Huang et al., ECCV 2020")
+    about: ClassVar[About] = About(reference="Huang et al., ECCV 2020", cost=1.0)
     name: Literal["rsc"] = "rsc"
     """The method, as `cicf methods` lists it."""
     deploy: Literal["theta"] = "theta"
