@@ -50,7 +50,7 @@ if __name__ == "__main__":
     here = Path(__file__)
     own = f"{here.stem}:{LabelSmoothingConfig.__name__}"
     words = ["bench", "demo", "--methods", f"erm,cicf,{own}", "--targets", "blended"]
-    words += ["--seeds", "1", "--jobs", "2", "--out", str(options.out)]
+    words += ["--preset", "cpu", "--out", str(options.out)]
     words += ["--set", f"epochs={options.epochs}", "--set", "method.smoothing=0.2"]
     print("cicf", *words, flush=True)
     path = os.pathsep.join([str(here.resolve().parent), os.environ.get("PYTHONPATH", "")])

@@ -321,7 +321,9 @@ def test_options_of_a_method_are_listed_with_their_defaults(name: str) -> None:
     rows = printed(run_cli("methods", name, "--json"))
     defaults = METHODS[name](name=name).model_dump()
     assert {row["option, for --set"]: row["default"] for row in rows} == {
-        f"method.{field}": str(value) for field, value in defaults.items() if field != "name"
+        f"method.{field}": json.dumps(value) if isinstance(value, tuple) else str(value)
+        for field, value in defaults.items()
+        if field != "name"
     }
     assert all(row["meaning"] for row in rows)
     assert "method.deploy" in run_cli("methods", name).out
