@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 
 @contextmanager
@@ -17,6 +18,19 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part in trained:
             part.training = True
+
+
+@contextmanager
+def norms_resting(module: nn.Module) -> Iterator[None]:
+    """Let normalisation use its running statistics, which then do not move; for a while."""
+    norms = [part for part in module.modules() if isinstance(part, _NormBase) and part.training]
+    for norm in norms:
+        norm.training = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.training = True
 
 
 def outputs_of(module: nn.Module, batch: Tensor) -> list[tuple[str, object]]:

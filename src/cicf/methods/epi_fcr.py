@@ -5,8 +5,7 @@ Needs domain labels.
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, Literal
 
 import torch
@@ -14,10 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from cicf.core.draw import Draw
-from cicf.core.modes import evaluating
+from cicf.core.modes import evaluating, norms_resting
 from cicf.data.sampling import Sampling
 from cicf.method import About, Given, Logged, Method, MethodConfig, Turn, source_ids
 from cicf.models.split import SplitModel
@@ -88,7 +86,7 @@ class EpiFcr(Method):
         losses = []
         for k in ids.unique().tolist():
             network, mine = self._network(k), ids == k
-            with self._norms_resting(network):
+            with self._resting(network):
                 losses.append(F.cross_entropy(network(batch.x[mine]), batch.y[mine]))
         torch.stack(losses).sum().backward()
         return {"domain_loss": torch.stack(losses).detach().mean()}
@@ -96,7 +94,7 @@ class EpiFcr(Method):
     def backward(self, draw: Draw) -> Logged:
         """Accumulate the gradient of the network of all; those of the domains get none."""
         batch, ids = draw.outer, source_ids(draw.outer.domain, self._sources)
-        with self._norms_resting(self.model):
+        with self._resting(self.model):
             z, logits = features_and_logits(self.model, batch.x)
         count = len(ids.unique())
         terms = {"cross_entropy": _sum_of_means(logits, batch.y, ids) / count}
@@ -142,22 +140,10 @@ class EpiFcr(Method):
         assert isinstance(network, SplitModel)
         return network
 
-    @contextmanager
-    def _norms_resting(self, module: nn.Module) -> Iterator[None]:
+    def _resting(self, module: nn.Module) -> AbstractContextManager[None]:
         """Let batch norm use its running statistics meanwhile, if that is asked for."""
         is_frozen = self._config.batch_norm == "frozen"
-        parts: Sequence[nn.Module] = [
-            part
-            for part in module.modules()
-            if is_frozen and isinstance(part, _BatchNorm) and part.training
-        ]
-        for part in parts:
-            part.eval()
-        try:
-            yield
-        finally:
-            for part in parts:
-                part.train()
+        return norms_resting(module) if is_frozen else nullcontext()
 
 
 def _sum_of_means(

@@ -1,15 +1,14 @@
 """MLDG: one source domain is held out, and must profit from a step on the others."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from pydantic import NonNegativeFloat
 from torch import Tensor
-from torch.nn.modules.batchnorm import _NormBase
 
 from cicf.core.draw import Draw, Samples
+from cicf.core.modes import norms_resting
 from cicf.core.replay import RandomSource
 from cicf.data.sampling import Sampling
 from cicf.method import About, Given, Logged, cross_entropy
@@ -71,20 +70,7 @@ class Mldg(InterventionMethod):
 
         Blocks of domains are of the same size, so the mean over images is that over domains.
         """
-        with self._statistics():
+        with norms_resting(self.model) if self._is_frozen else nullcontext():
             loss = cross_entropy(self.model, train).mean()
         loss.backward()
         return loss.detach()
-
-    @contextmanager
-    def _statistics(self) -> Iterator[None]:
-        """Let normalisation use running statistics meanwhile, if no pass shall move them."""
-        norms = [part for part in self.model.modules() if isinstance(part, _NormBase)]
-        switched = [norm for norm in norms if self._is_frozen and norm.training]
-        for norm in switched:
-            norm.training = False
-        try:
-            yield
-        finally:
-            for norm in switched:
-                norm.training = True

@@ -16,6 +16,7 @@ from cicf.data.clusters import cluster_by_class
 from cicf.data.loader import Evaluated, batches
 from cicf.data.sampling import Sampling
 from cicf.maths.reversal import reversed_gradient
+from cicf.maths.style import channel_statistics
 from cicf.method import About, Given, LossMethod, MethodConfig
 from cicf.models.split import SplitModel
 from cicf.models.taps import Change, changed, chosen_layers, features_and_logits, head_of
@@ -135,9 +136,9 @@ def channel_style(maps: Float[Tensor, "n c h w"]) -> Float[Tensor, "n two_c"]:
 
     A map of one place has no deviation.
     """
-    places = maps.flatten(2)
-    variance = places.var(2, correction=int(places.shape[2] > 1))
-    return torch.cat([places.mean(2), (variance + _SMALLEST_VARIANCE).sqrt()], dim=1)
+    if maps[0, 0].numel() == 1:
+        return torch.cat([maps.flatten(1), torch.zeros_like(maps).flatten(1)], dim=1)
+    return torch.cat(channel_statistics(maps, eps=_SMALLEST_VARIANCE), dim=1)
 
 
 def styles_of(
