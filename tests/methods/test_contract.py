@@ -180,3 +180,9 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not(name: str, tmp_path: Path)
 
 def test_the_images_of_these_tests_have_the_size_they_say() -> None:
     assert Evaluated(pictures(2), TRANSFORM).batch(torch.arange(3)).x.shape == (3, 3, SIDE, SIDE)
+
+
+def test_every_row_of_the_papers_tables_can_be_filled() -> None:
+    rows = [row for table in published_tables() for row in table.rows]
+    assert len(rows) > 40
+    assert {row.method for row in rows} <= METHODS.keys()
