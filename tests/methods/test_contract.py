@@ -28,6 +28,7 @@ from cicf.data.loader import Evaluated
 from cicf.experiment import events
 from cicf.method import MethodConfig
 from cicf.methods import METHODS
+from cicf.results.published import published_tables
 from cicf.training import OptimConfig, Stepped
 
 EVERY = sorted(METHODS)
