@@ -123,10 +123,14 @@ class OuterConfig(Frozen):
 
 def method_config(value: Any) -> Any:
     """Return the options of the method that is named, of its own type; other values as they are."""
+    return _method_config(value, "method")
+
+
+def _method_config(value: Any, section: str) -> Any:
     if not isinstance(value, Mapping):
         return value
     name = str(value.get("name", "cicf"))
-    kind = method_kind(name)
+    kind = method_kind(name, f"{section}.name")
     base = value.get("base")
     if base is not None:
         # By its name, or with options of its own.
@@ -137,27 +141,27 @@ def method_config(value: Any) -> Any:
                 f"method.base={shown!r} belongs to the method 'cicf', which takes the loss of "
                 f"another; leave it out for {name!r}, or train with cicf"
             )
-        value = {**value, "base": method_config(base)}
+        value = {**value, "base": _method_config(base, "method.base")}
     try:
         return kind.model_validate({**value, "name": name})
     except ValidationError as error:
-        raise ConfigError(_sentence(error, kind, "method.")) from error
+        raise ConfigError(_sentence(error, kind, f"{section}.")) from error
 
 
-def method_kind(name: str) -> type[MethodConfig]:
+def method_kind(name: str, option: str = "method.name") -> type[MethodConfig]:
     """Return the class of a method's options, by the method's name or as package.module:Class."""
-    return METHODS.get(name) or _own_method(name)
+    return METHODS.get(name) or _own_method(name, option)
 
 
-def _own_method(name: str) -> type[MethodConfig]:
+def _own_method(name: str, option: str) -> type[MethodConfig]:
     if ":" not in name:
         raise ConfigError(
-            f"method.name={name!r} is not known; name the config class of your own as "
+            f"{option}={name!r} is not known; name the config class of your own as "
             f"package.module:Config, or {did_you_mean(name, METHODS)}"
         )
-    found = imported(name, option="method.name")
+    found = imported(name, option=option)
     if not (isinstance(found, type) and issubclass(found, MethodConfig)):
-        raise ConfigError(f"method.name={name!r} is no subclass of cicf.method.MethodConfig")
+        raise ConfigError(f"{option}={name!r} is no subclass of cicf.method.MethodConfig")
     return found
 
 

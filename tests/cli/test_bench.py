@@ -35,6 +35,17 @@ def bench(images: Path, *words: object) -> Ended:
     return run_cli("bench", images, "--out", out, "--seeds", 1, *MODEL, *words)
 
 
+@pytest.mark.parametrize(("preset", "seeds"), [("recommended", 6), ("cpu", 1)])
+def test_seeds_are_as_many_as_the_papers_and_one_for_a_look(
+    images: Path, preset: str, seeds: int
+) -> None:
+    words = ("--methods", "erm", "--targets", "art", "--preset", preset, "--dry-run")
+    ended = run_cli("bench", images, "--out", images.parent / "out", *MODEL, *words)
+    assert f"{seeds} runs in" in ended.err
+    at_once = (os.cpu_count() or 1) if preset == "cpu" else 1
+    assert f"if {at_once} at a time do not slow each other down" in ended.err
+
+
 def test_dry_run_prints_the_plan_and_leaves_nothing(images: Path) -> None:
     ended = bench(images, "--methods", "erm,cicf", "--augment", "basic,autoaugment", "--dry-run")
     assert ended.code == 0, ended.err

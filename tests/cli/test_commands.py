@@ -302,7 +302,7 @@ def test_a_base_and_an_average_are_options_of_train(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (("--method", "erm", "--base", "erm"), "method.base='erm' belongs to the method 'cicf'"),
-        (("--base", "ermm"), "method.name='ermm' is not known"),
+        (("--base", "ermm"), "method.base.name='ermm' is not known"),
         (("--base", "maml"), "method.base='maml' is more than a loss of one batch"),
         (("--average", "swat"), "average.name='swat' cannot be"),
     ],

@@ -26,7 +26,7 @@ def train(
         str | None, typer.Option(help="The only domain to train on; tests on all others.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="erm, maml or cicf; see [bold]cicf methods[/].")
+        str | None, typer.Option(help="By default cicf; [bold]cicf methods[/] lists them all.")
     ] = None,
     base: Base = None,
     average: Average = None,

@@ -90,8 +90,8 @@ class Trainer:
         self._log = MetricsLog(self._folder.metrics_file, position=position, board=board)
         if not any(part.training for part in self._model.modules()):
             self._model.train()
-        yield Started(setup, self._step, self._plan.epochs * setup.steps_per_epoch)
         try:
+            yield Started(setup, self._step, self._plan.epochs * setup.steps_per_epoch)
             while self._step < self._plan.epochs * setup.steps_per_epoch:
                 yield from self._train_epoch(self._step // setup.steps_per_epoch)
         finally:
