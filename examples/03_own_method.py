@@ -46,12 +46,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/own-method"))
     parser.add_argument("--epochs", type=int, default=1)
-    options = parser.parse_args()
+    options, more = parser.parse_known_args()
     here = Path(__file__)
     own = f"{here.stem}:{LabelSmoothingConfig.__name__}"
     words = ["bench", "demo", "--methods", f"erm,cicf,{own}", "--targets", "blended"]
     words += ["--preset", "cpu", "--out", str(options.out)]
-    words += ["--set", f"epochs={options.epochs}", "--set", "method.smoothing=0.2"]
+    words += ["--set", f"epochs={options.epochs}", "--set", "method.smoothing=0.2", *more]
     print("cicf", *words, flush=True)
     path = os.pathsep.join([str(here.resolve().parent), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", "from cicf.cli import main; main()", *words]

@@ -1,5 +1,6 @@
 """Each example is short and runs; those that the README names are run by its tests."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.support.methods import built, layout, pictures, samples
+from tests.support.runs import TINY
 
 from cicf.config import method_kind
 from cicf.method import LossMethod
@@ -24,9 +26,12 @@ def test_example_is_short(path: Path) -> None:
 @pytest.mark.slow
 def test_a_method_of_ones_own_stands_beside_others_in_a_table(tmp_path: Path) -> None:
     words = [sys.executable, str(ROOT / "examples" / "03_own_method.py"), "--epochs", "1"]
+    # Further options are those of `cicf bench`; a small network makes it end soon.
+    words += ["--out", str(tmp_path / "runs"), "--set", f"model.name={TINY}"]
     found = subprocess.run(
-        [*words, "--out", str(tmp_path / "runs")],
+        words,
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

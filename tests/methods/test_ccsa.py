@@ -11,12 +11,12 @@ from tests.support.methods import (
     assert_same,
     built,
     cross_entropy_gradients,
-    draw_for,
     gradients_of,
     layout,
     pictures,
     samples,
 )
+from tests.support.slopes import assert_slopes
 from tests.support.tiny import config as tiny_run
 from tests.support.tiny import write_images
 from torch import Tensor
@@ -146,34 +146,12 @@ def test_its_slope_is_that_of_finite_differences() -> None:
     model, part = layout(), batch(count=12)
     method = ccsa(model, weight=0.9, negatives_per_positive=1.0)
     weights = list(model.parameters())
-    stream = torch.Generator().manual_seed(0)
-    way = [torch.randn(w.shape, generator=stream) for w in weights]
 
     def value() -> Tensor:
         torch.manual_seed(5)
         return method.loss(model, part)
 
-    def moved(length: float) -> float:
-        with torch.no_grad():
-            for weight, step in zip(weights, way, strict=True):
-                weight += length * step
-            found = float(value())
-            for weight, step in zip(weights, way, strict=True):
-                weight -= length * step
-        return found
-
-    slopes = torch.autograd.grad(value(), weights)
-    found = sum(float((s * w).sum()) for s, w in zip(slopes, way, strict=True))
-    assert found == pytest.approx((moved(1e-5) - moved(-1e-5)) / 2e-5, rel=1e-7)
-
-
-@pytest.mark.usefixtures("float64")
-def test_with_a_weight_of_zero_it_is_the_cross_entropy() -> None:
-    model = layout()
-    method = ccsa(model, weight=0.0)
-    draw = draw_for(method, pictures(3))
-    expected = cross_entropy_gradients(model, draw.outer)
-    assert_same(gradients_of(method, draw), expected, atol=1e-12)
+    assert_slopes(value, weights, torch.autograd.grad(value(), weights))
 
 
 @pytest.mark.usefixtures("float64")

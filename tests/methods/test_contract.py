@@ -9,9 +9,12 @@ from tests.support.methods import (
     LAYOUTS,
     SIDE,
     TRANSFORM,
+    assert_same,
     built,
+    cross_entropy_gradients,
     draw_for,
     given_for,
+    gradients_of,
     layout,
     moved_by,
     pictures,
@@ -27,7 +30,15 @@ from cicf.data.folder import ONLY_DOMAIN
 from cicf.data.loader import Evaluated
 from cicf.experiment import events
 from cicf.method import MethodConfig
-from cicf.methods import METHODS
+from cicf.methods import (
+    METHODS,
+    CcsaConfig,
+    CoralConfig,
+    FactConfig,
+    JigenConfig,
+    MixStyleConfig,
+    RscConfig,
+)
 from cicf.results.published import published_tables
 from cicf.training import OptimConfig, Stepped
 
@@ -37,6 +48,16 @@ LITTLE_AT_FIRST = ("coral", "crossgrad", "ddaig")
 
 ERM_AT_FIRST = ("mmld",)
 """Methods whose schedule begins at nothing."""
+
+WITHOUT: list[MethodConfig] = [
+    CcsaConfig(weight=0.0),
+    CoralConfig(gamma=0.0),
+    FactConfig(eta=0.0, consistency=0.0),
+    JigenConfig(weight=0.0, ordered=1.0),
+    MixStyleConfig(p=0.0),
+    RscConfig(share=0.0),
+]
+"""Methods whose terms have no weight; limits of another kind are tested beside the method."""
 
 
 def defaults(name: str) -> MethodConfig:
@@ -97,6 +118,16 @@ def test_a_method_that_begins_close_to_erm_differs_by_more_than_rounding(name: s
     draw = draw_for(method, data)
     found, usual = moved_by(method, draw), moved_by(plain, draw)
     assert (found - usual).norm() > 1e-6 * usual.norm()
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("config", WITHOUT, ids=lambda config: str(config.name))
+def test_without_what_it_adds_it_is_the_cross_entropy(config: MethodConfig) -> None:
+    data = pictures(3)
+    method = built(config, layout(), data)
+    draw = draw_for(method, data)
+    expected = cross_entropy_gradients(method.model, draw.outer)
+    assert_same(gradients_of(method, draw), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", EVERY)

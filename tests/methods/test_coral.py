@@ -18,6 +18,7 @@ from tests.support.methods import (
     pictures,
     samples,
 )
+from tests.support.slopes import assert_slopes
 from tests.support.tiny import config as tiny_run
 from tests.support.tiny import write_images
 from torch import Tensor
@@ -79,29 +80,7 @@ def test_its_slope_is_that_of_finite_differences() -> None:
     method = coral(model, gamma=50.0)
     weights = list(model.parameters())
     slopes = torch.autograd.grad(method.loss(model, part), weights)
-    stream = torch.Generator().manual_seed(0)
-    way = [torch.randn(w.shape, generator=stream) for w in weights]
-
-    def moved(length: float) -> float:
-        with torch.no_grad():
-            for weight, step in zip(weights, way, strict=True):
-                weight += length * step
-            value = float(method.loss(model, part))
-            for weight, step in zip(weights, way, strict=True):
-                weight -= length * step
-        return value
-
-    found = sum(float((s * w).sum()) for s, w in zip(slopes, way, strict=True))
-    assert found == pytest.approx((moved(1e-5) - moved(-1e-5)) / 2e-5, rel=1e-7)
-
-
-@pytest.mark.usefixtures("float64")
-def test_with_a_weight_of_zero_it_is_the_cross_entropy() -> None:
-    model = layout()
-    method = coral(model, gamma=0.0)
-    draw = draw_for(method, pictures(3))
-    expected = cross_entropy_gradients(model, draw.outer)
-    assert_same(gradients_of(method, draw), expected, atol=1e-12)
+    assert_slopes(lambda: method.loss(model, part), weights, slopes)
 
 
 @pytest.mark.usefixtures("float64")

@@ -121,13 +121,6 @@ def test_mixed_images_have_pixels_from_0_to_1() -> None:
 
 
 @pytest.mark.usefixtures("float64")
-def test_without_mixing_and_agreement_the_gradient_is_that_of_the_cross_entropy() -> None:
-    method, draw = fact(config=FactConfig(eta=0.0, consistency=0.0))
-    expected = cross_entropy_gradients(method.model, draw.outer)
-    assert_same(gradients_of(method, draw), expected, atol=1e-12)
-
-
-@pytest.mark.usefixtures("float64")
 def test_without_agreement_the_gradient_is_that_of_the_batch_and_its_mixes() -> None:
     method, draw = fact(config=FactConfig(consistency=0.0))
     batch = draw.outer

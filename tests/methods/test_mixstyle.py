@@ -11,9 +11,7 @@ from tests.support.composed import gap_inside_cicf
 from tests.support.methods import (
     LAYOUTS,
     SIDE,
-    assert_same,
     built,
-    cross_entropy_gradients,
     draw_for,
     given_for,
     gradients_of,
@@ -21,6 +19,7 @@ from tests.support.methods import (
     pictures,
     samples,
 )
+from tests.support.slopes import assert_slopes
 from torch import Tensor, nn
 
 from cicf import ConfigError
@@ -133,25 +132,9 @@ def test_the_gradient_is_that_of_differences_with_styles_held_fixed(variant: str
     assert len(styled) == 2
     torch.manual_seed(3)
     found = gradients_of(method, Draw(batch, None))
-    directions = {name: torch.randn(p.shape) for name, p in model.named_parameters()}
-    slope = sum(float((found[name] * v).sum()) for name, v in directions.items())
-    values = []
-    for step in (1e-5, -1e-5):
-        moved = copy.deepcopy(model)
-        with torch.no_grad():
-            for name, parameter in moved.named_parameters():
-                parameter += step * directions[name]
-        values.append(float(loss_with(moved, batch, styled)))
-    assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-7, abs=1e-9)
-
-
-@pytest.mark.usefixtures("float64")
-def test_with_probability_zero_it_is_the_cross_entropy() -> None:
-    data = pictures(3)
-    method = built(MixStyleConfig(p=0.0), layout(), data)
-    draw = draw_for(method, data)
-    expected = cross_entropy_gradients(method.model, draw.outer)
-    assert_same(gradients_of(method, draw), expected, atol=1e-12)
+    assert_slopes(
+        lambda: loss_with(model, batch, styled), list(model.parameters()), list(found.values())
+    )
 
 
 @pytest.mark.usefixtures("float64")

@@ -152,7 +152,14 @@ def test_a_domain_of_another_data_set_has_no_place() -> None:
 
 @pytest.mark.parametrize(
     ("method", "label"),
-    [("erm", "ERM"), ("maml", "ERM+MAML"), ("cicf", "ERM+CICF"), ("mmd_aae", "MMD-AAE")],
+    [
+        ("erm", "ERM"),
+        ("maml", "ERM+MAML"),
+        ("cicf", "ERM+CICF"),
+        ("mmd_aae", "MMD-AAE"),
+        ("coral", "CORAL"),
+        ("ddaig", "DDAIG"),
+    ],
 )
 def test_methods_are_called_as_in_the_paper(method: str, label: str) -> None:
     assert printed_label(method) == label

@@ -9,7 +9,7 @@ from torch import Tensor
 
 @torch.no_grad()
 def slope(
-    function: Callable[[], Tensor], parameters: Sequence[Tensor], along: list[Tensor]
+    function: Callable[[], float | Tensor], parameters: Sequence[Tensor], along: list[Tensor]
 ) -> float:
     """Return (f(θ + h v) − f(θ − h v)) / 2h, the parameters being moved and put back."""
     h = 1e-5
@@ -25,7 +25,7 @@ def slope(
 
 
 def assert_slopes(
-    function: Callable[[], Tensor],
+    function: Callable[[], float | Tensor],
     parameters: Sequence[Tensor],
     gradients: Sequence[Tensor],
     *,

@@ -12,6 +12,8 @@ from cicf.core.frozen import Frozen
 from cicf.core.names import plain
 
 REBUILT = "the paper's values are for Digits-DG; these images are a rebuild of it"
+ROWLESS = {"coral": "CORAL", "ddaig": "DDAIG"}
+"""Methods that the paper's text names, and no row of a table."""
 
 Printed = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
 """A number with the digits that were printed: 96.93 beside 96.0."""
@@ -105,12 +107,12 @@ def published(data: str, model: str) -> PublishedTable | None:
 
 
 def printed_label(method: str) -> str | None:
-    """Return how the paper writes a method, with basic augmentation; None if it has no such row."""
+    """Return how the paper writes a method, with basic augmentation; None if it does not."""
     for table in published_tables():
         for row in table.rows:
             if plain(row.method) == plain(method) and row.augment == "basic":
                 return row.label.rstrip("‡")
-    return None
+    return ROWLESS.get(method)
 
 
 def _labelled(rows: dict[str, dict[str, object]]) -> list[dict[str, object]]:
