@@ -71,6 +71,13 @@ def untyped() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture(autouse=True)
+def typed(request: pytest.FixtureRequest) -> None:
+    """Check types while short tests run; long ones call the same functions over and over."""
+    if request.node.get_closest_marker("slow") is not None:
+        request.getfixturevalue("untyped")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many tests were skipped, and for which reasons."""
     skipped = terminalreporter.stats.get("skipped", [])

@@ -38,8 +38,9 @@ class LeanOperators(TorchFunctionMode):
         """Return what a function of torch returns."""
         del types
         kwargs = kwargs or {}
-        answer = _OPERATORS.get(func) if _is_usual() else None
-        answer = answer or _LAYOUTS.get(func)
+        answer = _OPERATORS.get(func)
+        if answer is None or not _is_usual():
+            answer = _LAYOUTS.get(func)
         found = None if answer is None else answer(*args, **kwargs)
         return func(*args, **kwargs) if found is None else found
 
