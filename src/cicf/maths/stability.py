@@ -1,0 +1,37 @@
+"""How sharp a minimum may be in which a training with virtual steps stays.
+
+Near a minimum the loss is a quadratic, and along an eigenvector of its Hessian with eigenvalue λ a
+step multiplies the distance by 1 − β λ (1 − α λ)²: one factor 1 − α λ is the virtual step's, the
+other that of the second derivative. Where this is above 1 or below −1, training leaves.
+"""
+
+import math
+
+
+def contraction(curvature: float, alpha: float, beta: float) -> float:
+    """Return by what a step on L_CICF multiplies the distance to a minimum; at α = 0 that of ERM.
+
+    The batches are taken to be the same and the loss ½ λ θ².
+    """
+    return 1 - beta * curvature * (1 - alpha * curvature) ** 2
+
+
+def sharpest(alpha: float, beta: float) -> float:
+    """Return the λ up to which training stays in a minimum: the first at which the factor is −1.
+
+    It is 2/β for α = 0, as for any gradient descent, and again for α = β. Between them it is
+    larger, so that minima are kept which ERM would leave; beyond α = β it is smaller. For small α
+    it is just above 2/β, but around 1/α a second range of minima, sharper ones, is kept too.
+    """
+    if alpha == 0:
+        return 2 / beta
+    # β λ (1 − α λ)² = 2 with x = α λ is x (1 − x)² = c: it rises to 4/27 at 1/3, falls to 0 at 1,
+    # and rises from there on.
+    target = 2 * alpha / beta
+    low, high = (0.0, 1 / 3) if target <= 4 / 27 else (1.0, 2 + math.cbrt(target))
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if middle * (1 - middle) ** 2 < target else (low, middle)
+    return high / alpha
