@@ -1,6 +1,7 @@
 """Presets: the paper's values where it has any, and what is laid over them."""
 
 import itertools
+import math
 import tomllib
 from typing import Any
 
@@ -138,8 +139,14 @@ def test_what_the_paper_does_not_print_is_that_of_its_protocol(data: str) -> Non
     }
 
 
-@pytest.mark.parametrize(("data", "most", "epochs"), [("pacs", 64, 30), ("digits-dg", 128, 20)])
+@pytest.mark.parametrize(("data", "most", "epochs"), [("pacs", 64, 30), ("digits-dg", 64, 9)])
 def test_recommended_is_as_it_is_described(data: str, most: int, epochs: int) -> None:
     found = preset("recommended", data)
     assert (found["inner"]["size"], found["inner"]["most"]) == (None, most)
     assert found["epochs"] == epochs
+
+
+def test_recommended_virtual_steps_are_no_shorter_than_the_steps() -> None:
+    found = preset("recommended", "digits-dg")
+    assert found["method"]["alpha"] >= found["optim"]["lr"]
+    assert found["method"]["max_step_ratio"] == math.inf
