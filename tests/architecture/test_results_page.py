@@ -1,0 +1,47 @@
+"""What the page of results says is what its records hold."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cicf.results import Record
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+PAGE = (RESULTS / "README.md").read_text()
+TRIALS = re.findall(
+    r"^\| (\w+) \| \[[^\]]+\]\((search/[^)]+)\) \| ([\d.]+) \|.*\| ([\d.]+) \| ([\d.]*) \|$",
+    PAGE,
+    flags=re.MULTILINE,
+)
+
+
+def test_every_trial_of_the_search_has_its_row() -> None:
+    records = {str(path.relative_to(RESULTS)) for path in RESULTS.glob("search/*/result.json")}
+    assert {file for _, file, *_ in TRIALS} == records
+    assert len(TRIALS) == len(records) > 30
+
+
+@pytest.mark.parametrize(("method", "file", "beta", "theta", "dagger"), TRIALS)
+def test_a_row_of_the_search_is_its_record(
+    method: str, file: str, beta: str, theta: str, dagger: str
+) -> None:
+    record = Record.model_validate_json((RESULTS / file).read_text())
+    config = record.config
+    assert (config["method"]["name"], config["optim"]["lr"]) == (method, float(beta))
+    assert (config["data"]["target"], config["seed"], config["epochs"]) == ("mnist_m", 0, 4)
+    found = record.last.validation
+    assert found is not None
+    for shown, counts in ((theta, found.theta), (dagger, found.theta_dagger)):
+        if counts is None:
+            assert shown == ""
+            continue
+        right = sum(each.correct for each in counts.values())
+        share = 100 * right / sum(each.total for each in counts.values())
+        assert float(shown) == pytest.approx(share, abs=0.05 + 1e-9)
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#:]+)", PAGE)
+    assert len(links) > 30
+    assert [link for link in links if not (RESULTS / link).exists()] == []
