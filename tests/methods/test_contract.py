@@ -43,8 +43,11 @@ from cicf.results.published import published_tables
 from cicf.training import OptimConfig, Stepped
 
 EVERY = sorted(METHODS)
-LITTLE_AT_FIRST = ("coral", "crossgrad", "ddaig")
-"""Methods that add to the gradient what is little as long as the networks are new."""
+GROWN = {"coral": 3.0, "ddaig": 4.0}
+"""Methods that add little as long as a network is new, and how much larger its weights are then."""
+
+ALMOST_ERM = ("crossgrad",)
+"""Methods that hardly leave ERM: the public code's slope of an image is that of a mean loss."""
 
 ERM_AT_FIRST = ("mmld",)
 """Methods whose schedule begins at nothing."""
@@ -94,12 +97,15 @@ def test_a_batch_may_lack_a_class(name: str) -> None:
     assert moved_by(method, draw_for(method, data)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("erm", *LITTLE_AT_FIRST)])
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("erm", *ALMOST_ERM)])
 def test_a_method_is_not_erm_in_disguise(name: str) -> None:
-    data = pictures(3)
+    data, model = pictures(3), layout()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= GROWN.get(name, 1.0)
     # So short that nothing warms up, and at a rate that a walk of several steps bends at.
-    method = built(defaults(name), layout(), data, epochs=1)
-    plain = built(defaults("erm"), layout(), data, epochs=1)
+    method = built(defaults(name), copy.deepcopy(model), data, epochs=1)
+    plain = built(defaults("erm"), model, data, epochs=1)
     if name in ERM_AT_FIRST:
         method.before_epoch(1, Evaluated(data, TRANSFORM))
     optim = OptimConfig(lr=0.1, momentum=0.0, weight_decay=0.0, schedule="constant")
@@ -110,8 +116,8 @@ def test_a_method_is_not_erm_in_disguise(name: str) -> None:
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("name", LITTLE_AT_FIRST)
-def test_a_method_that_begins_close_to_erm_differs_by_more_than_rounding(name: str) -> None:
+@pytest.mark.parametrize("name", ALMOST_ERM)
+def test_a_method_that_is_close_to_erm_differs_by_more_than_rounding(name: str) -> None:
     data = pictures(3)
     method = built(defaults(name), layout(), data)
     plain = built(defaults("erm"), layout(), data)
