@@ -44,6 +44,7 @@ trial erm-m0.9 erm optim.lr=0.02 optim.momentum=0.9 optim.weight_decay=0.0005 op
 trial erm-m0.9-lr0.03 erm optim.lr=0.03 optim.momentum=0.9 optim.weight_decay=0.0005 optim.clip=2.0
 trial erm-m0.9-lr0.05 erm optim.lr=0.05 optim.momentum=0.9 optim.weight_decay=0.0005 optim.clip=2.0
 trial erm-m0.9-lr0.1 erm optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0005 optim.clip=2.0
+trial maml-lr0.5-a0.5-ramp1-rinf maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 trial maml-r0.005 maml optim.lr=0.1 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=0.005
 trial maml-r0.01 maml optim.lr=0.1 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=0.01
 trial maml-rinf maml optim.lr=0.1 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=inf

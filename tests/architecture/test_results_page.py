@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.runs import run_cli
 
 from cicf.results import Record
 
@@ -39,6 +40,14 @@ def test_a_row_of_the_search_is_its_record(
         right = sum(each.correct for each in counts.values())
         share = 100 * right / sum(each.total for each in counts.values())
         assert float(shown) == pytest.approx(share, abs=0.05 + 1e-9)
+
+
+@pytest.mark.parametrize("words", [("--compare", "erm"), ("--on", "validation")])
+def test_tables_are_what_the_command_makes_of_the_records(words: tuple[str, str]) -> None:
+    printed = run_cli("table", RESULTS / "digits", "--format", "markdown", *words)
+    rows = [line for line in printed.out.splitlines() if line.startswith("| ERM")]
+    assert len(rows) >= 2
+    assert [row for row in rows if row not in PAGE.splitlines()] == []
 
 
 def test_links_of_the_page_lead_somewhere() -> None:
