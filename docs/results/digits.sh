@@ -2,12 +2,15 @@
 # The runs on Digits-DG (rebuilt) with the options that source validation chose: nine epochs, 1,539 steps.
 # digits-dg-rebuilt lies in data/, where `cicf data import` has put it. What has ended is not run again.
 runs() {
-  method=$1 && shift
+  out=$1 method=$2 && shift 2
   options=$(printf ' --set %s' "$@")
   # shellcheck disable=SC2086
   cicf bench digits-dg-rebuilt --root data --seeds "${SEEDS:-3}" --jobs 2 --methods "$method" \
-    --set epochs=9 --set evaluates_every=9 --set optim.lr=0.5 --set optim.momentum=0.0 --set optim.clip=2.0 \
-    $options --out digits
+    --set epochs=9 --set evaluates_every=9 --set optim.momentum=0.0 --set optim.clip=2.0 \
+    $options --out "$out"
 }
-runs erm optim.weight_decay=0.002
-runs cicf optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+runs digits erm optim.lr=0.5 optim.weight_decay=0.002
+runs digits cicf optim.lr=0.5 optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+# At the paper's β; one target and one seed so far.
+runs beta0.1 erm optim.lr=0.1 optim.weight_decay=0.0005
+runs beta0.1 cicf optim.lr=0.1 optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
