@@ -132,12 +132,13 @@ def test_benchmarks_that_the_readme_names_exist() -> None:
     assert [command for command in BENCHMARKS if not (ROOT / command.split()[1]).exists()] == []
 
 
-@pytest.mark.parametrize("code", CODE)
-def test_code_runs_in_the_order_it_is_shown(code: str, tmp_path: Path) -> None:
-    """Each block runs after the one before it, after a preamble of a model and data."""
+@pytest.mark.slow
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_code_runs_in_the_order_it_is_shown(is_whole: bool, tmp_path: Path) -> None:
+    """Blocks that train by themselves run as they are, the others after a model and data."""
     preamble = (Path(__file__).parent / "readme_preamble.py").read_text()
-    is_whole = "cicf.train(" in code
-    before = [block for block in CODE[: CODE.index(code)] if "cicf.train(" not in block]
-    program = "\n".join([code] if is_whole else [preamble, *before, code])
+    blocks = [code for code in CODE if ("cicf.train(" in code) is is_whole]
+    assert blocks
+    program = "\n".join(blocks if is_whole else [preamble, *blocks])
     found = run([sys.executable, "-c", program], tmp_path)
     assert found.returncode == 0, found.stderr
