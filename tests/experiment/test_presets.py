@@ -150,3 +150,10 @@ def test_recommended_virtual_steps_are_no_shorter_than_the_steps() -> None:
     found = preset("recommended", "digits-dg")
     assert found["method"]["alpha"] >= found["optim"]["lr"]
     assert found["method"]["max_step_ratio"] == math.inf
+
+
+@pytest.mark.parametrize(("method", "decay"), [("cicf", 5e-4), ("erm", 2e-3), ("maml", 2e-3)])
+def test_recommended_weight_decay_is_that_which_each_method_was_chosen_with(
+    method: str, decay: float
+) -> None:
+    assert preset("recommended", "digits-dg", method)["optim"]["weight_decay"] == decay

@@ -29,9 +29,6 @@ def sharpest(alpha: float, beta: float) -> float:
     # and rises from there on.
     target = 2 * alpha / beta
     low, high = (0.0, 1 / 3) if target <= 4 / 27 else (1.0, 2 + math.cbrt(target))
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
+    while (middle := (low + high) / 2) not in (low, high):
         low, high = (middle, high) if middle * (1 - middle) ** 2 < target else (low, middle)
     return high / alpha
