@@ -33,11 +33,11 @@ STYLES = {
 Curves = dict[str, dict[int, float]]
 
 
-def times(sizes: Sequence[int], rounds: int) -> Curves:
+def times(names: Sequence[str], sizes: Sequence[int], rounds: int) -> Curves:
     """Return the median seconds of a step by contestant and M."""
-    found: Curves = {name: {} for name in NAMES}
+    found: Curves = {name: {} for name in names}
     for m in sizes:
-        places = [Place(name, SETTING, "input", m, SETTINGS[SETTING].outer) for name in NAMES]
+        places = [Place(name, SETTING, "input", m, SETTINGS[SETTING].outer) for name in names]
         with workers(places, "own") as entered:
             seconds: Samples = race(entered, warm_ups=2, rounds=rounds)[0]
         for name, values in seconds.items():
@@ -45,12 +45,12 @@ def times(sizes: Sequence[int], rounds: int) -> Curves:
     return found
 
 
-def peaks(sizes: Sequence[int], repeats: int) -> Curves:
+def peaks(names: Sequence[str], sizes: Sequence[int], repeats: int) -> Curves:
     """Return the peak memory of a step in MiB by contestant and M."""
     outer = SETTINGS[SETTING].outer
     return {
         name: {m: peak(Place(name, SETTING, "input", m, outer), repeats) for m in sizes}
-        for name in NAMES
+        for name in names
     }
 
 
@@ -100,13 +100,14 @@ def main() -> None:
     options.add_argument("--plot", type=Path, help="write the figure to this file, as SVG")
     options.add_argument("--sizes", type=int, nargs="+", help="sizes M")
     options.add_argument("--numbers", type=int, nargs="+", help="numbers of features N")
+    options.add_argument("--contestants", nargs="+", choices=NAMES, default=NAMES)
     chosen = options.parse_args()
-    taking_part(NAMES)
+    names = taking_part(chosen.contestants)
     sizes = chosen.sizes or (SIZES[::2] if chosen.quick else SIZES)
     numbers = chosen.numbers or (NUMBERS[:3] if chosen.quick else NUMBERS)
-    seconds = times(sizes, 1 if chosen.quick else 7)
+    seconds = times(names, sizes, 1 if chosen.quick else 7)
     show("seconds of a step against M", seconds)
-    memory = peaks(sizes, 1 if chosen.quick else 3)
+    memory = peaks(names, sizes, 1 if chosen.quick else 3)
     show("peak memory of a step in MiB against M", memory)
     clustered = clusterings(numbers, 1 if chosen.quick else 3)
     show("seconds of clustering against N", clustered)

@@ -33,7 +33,7 @@ TWO = ["--settings", "digits", "--contestants", "functional_call", "constant mem
     [
         ("step", [*TWO, "--inner", "8", "--cuts", "input", "--allocators", "own"]),
         # Measures memory and clustering by the means of their own benchmarks.
-        ("scaling", ["--sizes", "8", "--numbers", "100", "200"]),
+        ("scaling", ["--sizes", "8", "--numbers", "100", "200", "--contestants", "default"]),
         ("methods", ["--methods", "erm"]),
     ],
 )

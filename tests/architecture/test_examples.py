@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.support.methods import built, layout, pictures, samples
-from tests.support.runs import TINY
+from tests.support.runs import SIZE, TINY
 
 from cicf.config import method_kind
 from cicf.method import LossMethod
@@ -26,8 +26,9 @@ def test_example_is_short(path: Path) -> None:
 @pytest.mark.slow
 def test_a_method_of_ones_own_stands_beside_others_in_a_table(tmp_path: Path) -> None:
     words = [sys.executable, str(ROOT / "examples" / "03_own_method.py"), "--epochs", "1"]
-    # Further options are those of `cicf bench`; a small network makes it end soon.
+    # Further options are those of `cicf bench`; a small network on small images ends soon.
     words += ["--out", str(tmp_path / "runs"), "--set", f"model.name={TINY}"]
+    words += ["--set", f"data.image_size={SIZE}"]
     found = subprocess.run(
         words,
         cwd=tmp_path,

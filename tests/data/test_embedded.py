@@ -5,7 +5,7 @@ import torch
 
 from cicf import ConfigError, DataError
 from cicf.data.confounded import Confounded, confounded_digits
-from cicf.data.demo import DOMAINS, demo_digits, handwritten_digits
+from cicf.data.demo import DOMAINS, _drawn, demo_digits, handwritten_digits
 from cicf.data.domains import DomainDataset
 
 QUICK_SEED = 0
@@ -26,10 +26,21 @@ def test_demo_has_four_domains_of_all_digits(demo: DomainDataset) -> None:
 
 
 def test_demo_is_the_same_each_time(demo: DomainDataset) -> None:
-    again = demo_digits(QUICK_SEED)
+    again = _drawn.__wrapped__(QUICK_SEED)
     assert torch.equal(demo.images, again.images)
     assert torch.equal(demo.masks, again.masks)
     assert not torch.equal(demo.images, demo_digits(1).images)
+
+
+def test_what_a_caller_does_to_the_demo_is_not_seen_by_others(demo: DomainDataset) -> None:
+    own = demo_digits(QUICK_SEED)
+    for part in (own.images, own.y, own.domain, own.masks):
+        part.zero_()
+    others = demo_digits(QUICK_SEED)
+    assert torch.equal(others.images, demo.images)
+    assert torch.equal(others.y, demo.y)
+    assert torch.equal(others.domain, demo.domain)
+    assert torch.equal(others.masks, demo.masks)
 
 
 def test_no_handwritten_digit_is_in_two_domains(demo: DomainDataset) -> None:

@@ -18,7 +18,10 @@ from cicf.maths.substitution import LeanOperators
 
 pytestmark = pytest.mark.usefixtures("float64")
 
-OURS = {"_ConvolutionBackward", "_RectifiedBackward", "_MaxPooledBackward", "_NormalisedBackward"}
+OURS = {
+    *("_ConvolutionBackward", "_LinearBackward", "_RectifiedBackward"),
+    *("_MaxPooledBackward", "_NormalisedBackward"),
+}
 
 
 def image(*shape: int) -> Tensor:
@@ -36,10 +39,13 @@ def norm(x: Tensor, **changed: object) -> Tensor:
 
 
 KERNEL = torch.randn(4, 3, 3, 3, dtype=torch.float64, requires_grad=True)
+WEIGHT = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
 ANSWERED: dict[str, Callable[[], Tensor]] = {
     "F.conv2d": lambda: F.conv2d(image(), KERNEL),
     "nn.Conv2d": lambda: nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")(image()),
     "conv of an image without gradient": lambda: F.conv2d(image().detach(), KERNEL),
+    "F.linear": lambda: F.linear(image(4, 3), WEIGHT),
+    "nn.Linear": lambda: nn.Linear(3, 4)(image(4, 3)),
     "F.relu": lambda: F.relu(image()),
     "nn.ReLU": lambda: nn.ReLU(inplace=True)(image()),
     "torch.relu": lambda: torch.relu(image()),
@@ -109,6 +115,8 @@ LEFT: dict[str, Callable[[], Tensor]] = {
     "half precision": lambda: F.relu(image().bfloat16()),
     "indices": lambda: F.max_pool2d(image(), 2, return_indices=True)[0],
     "indices by name": lambda: F.max_pool2d_with_indices(image(), 2)[0],
+    "one weight for all": lambda: F.linear(image(4, 3), WEIGHT[0]),
+    "one bias for all": lambda: F.linear(image(4, 3), WEIGHT, torch.ones(1)),
     "view": viewed,
     "without samples": lambda: F.relu(norm(F.conv2d(image(0, 3, 6, 6), KERNEL))),
     "relu of a constant": lambda: F.relu(image().detach()),
@@ -296,6 +304,8 @@ MIDDLES: dict[str, Callable[[], nn.Module]] = {
     "transposed": lambda: nn.ConvTranspose2d(4, 4, 3, padding=1),
     "parametrized": lambda: standardised(nn.Conv2d(4, 4, 3, padding=1)),
     "spectral-norm": lambda: spectral_norm(nn.Conv2d(4, 4, 3, padding=1)).eval(),
+    "linear": lambda: nn.Linear(8, 8),
+    "parametrized-linear": lambda: standardised(nn.Linear(8, 8)),
     "hooked": lambda: hooked(nn.Conv2d(4, 4, 3, padding=1)),
     "depthwise": lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4),
 }

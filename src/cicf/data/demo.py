@@ -6,6 +6,7 @@ and colours, with neighbours and blur; `outline` is a thin dark contour on tinte
 """
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,16 @@ FONTS = (
 
 
 def demo_digits(seed: int = 0) -> DomainDataset:
-    """Return the four domains, with the mask of the digit for every image."""
+    """Return the four domains, with the mask of the digit for every image.
+
+    A process draws them once; each caller gets a copy to itself.
+    """
+    drawn = _drawn(seed)
+    return drawn.subset(torch.arange(len(drawn)))
+
+
+@cache
+def _drawn(seed: int) -> DomainDataset:
     ink, y = handwritten_digits()
     order = torch.randperm(len(y), generator=generator(seed, "demo", "order"))
     makers: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {

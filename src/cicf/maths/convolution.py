@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cicf.maths import covered
+from cicf.maths.unread import blank, is_unread
 
 Images = Float[Tensor, "n _ _ _"]
 Kernel = Float[Tensor, "_ _ _ _"]
@@ -45,8 +46,9 @@ class Geometry(NamedTuple):
 
 def convolved(x: Images, kernel: Kernel, bias: Tensor | None, how: Geometry) -> Images:
     """Return the convolution of images with a kernel, which can be differentiated twice."""
+    names = id(kernel), id(bias)
     # Converted out here, or the copies would have no part in the graph.
-    found: Tensor = _Convolution.apply(channels_last(x), channels_last(kernel), bias, how)
+    found: Tensor = _Convolution.apply(channels_last(x), channels_last(kernel), bias, how, names)
     return found
 
 
@@ -54,17 +56,24 @@ class _Convolution(Function):
     """Is the value; its backward is `_ConvolutionGradient`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        kernel: Tensor,
+        bias: Tensor | None,
+        how: Geometry,
+        names: tuple[int, int],
+    ) -> Tensor:
         ctx.save_for_backward(x, kernel)
-        ctx.how = how
+        ctx.how, ctx.names = how, names
         return _value(x, kernel, bias, how)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
-        wanted = ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2]
-        x, kernel = ctx.saved_tensors
-        slope = channels_last(slopes[0])
-        return *_ConvolutionGradient.apply(slope, x, kernel, ctx.how, wanted), None
+        wanted = ctx.needs_input_grad[:3]
+        slope, how = channels_last(slopes[0]), ctx.how
+        found = _ConvolutionGradient.apply(slope, *ctx.saved_tensors, how, wanted, ctx.names)
+        return *found, None, None
 
 
 class _ConvolutionGradient(Function):
@@ -78,14 +87,19 @@ class _ConvolutionGradient(Function):
         kernel: Tensor,
         how: Geometry,
         wanted: tuple[bool, bool, bool],
+        names: tuple[int, int],
     ) -> Any:
         ctx.save_for_backward(slope, x, kernel)
         ctx.how = how
         ctx.set_materialize_grads(False)
+        of_kernel, of_bias = map(is_unread, names)
         to_image = _for_image(slope, x, kernel, how) if wanted[0] else None
-        to_kernel = _for_kernel(slope, x, kernel, how) if wanted[1] else None
-        # By itself, which is faster than by the kernel that could do it along the way.
-        to_bias = slope.sum((0, 2, 3)) if wanted[2] else None
+        to_kernel = to_bias = None
+        if wanted[1]:
+            to_kernel = blank(kernel) if of_kernel else _for_kernel(slope, x, kernel, how)
+        if wanted[2]:
+            # By itself, which is faster than by the kernel that could do it along the way.
+            to_bias = blank(slope[0, :, 0, 0]) if of_bias else slope.sum((0, 2, 3))
         return to_image, to_kernel, to_bias
 
     @staticmethod
@@ -105,7 +119,7 @@ class _ConvolutionGradient(Function):
             to_image = _for_image(slope, x, weight, how)
         if needs[2] and image is not None:
             to_kernel = _for_kernel(slope, image, kernel, how)
-        return to_slope, to_image, to_kernel, None, None
+        return to_slope, to_image, to_kernel, None, None, None
 
 
 def _directional(

@@ -24,6 +24,7 @@ from cicf.core.replay import RandomState
 from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
 from cicf.maths.shares import Derivative, Gradients, Piece, Setting, Side, derive, total
+from cicf.maths.unread import unread
 
 
 class Lengths(NamedTuple):
@@ -162,7 +163,10 @@ class VirtualStep:
 
         def then(loss: Tensor) -> Derivative:
             weighted = loss if piece.weights is None else loss * piece.weights.to(loss)
-            share = derive(weighted, self._theta, side=self._inner, piece=piece, keeps_graph=True)
+            with unread(self._theta):
+                share = derive(
+                    weighted, self._theta, side=self._inner, piece=piece, keeps_graph=True
+                )
             self._inspect(share.gradients)
             return share._replace(gradients=_pull_back(share.gradients, v, everything))
 

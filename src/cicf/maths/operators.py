@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cicf.maths.convolution import Images, channels_last
+from cicf.maths.unread import blank, is_unread
 
 _aten = torch.ops.aten
 _ROWS = 1024
@@ -129,16 +130,24 @@ def normalised(
     x: Images, weight: Float[Tensor, " c"], bias: Float[Tensor, " c"], by: Statistics
 ) -> Images:
     """Return batch norm by running statistics: weight (x − mean) / deviation + bias."""
-    found: Tensor = _Normalised.apply(channels_last(x), weight, bias, by)
+    names = id(weight), id(bias)
+    found: Tensor = _Normalised.apply(channels_last(x), weight, bias, by, names)
     return found
 
 
 class _Normalised(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Statistics) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        by: Statistics,
+        names: tuple[int, int],
+    ) -> Tensor:
         # Saved, not kept, so that torch sees it when a model moves its statistics in between.
         ctx.save_for_backward(x, weight, by.mean, by.variance)
-        ctx.epsilon = by.epsilon
+        ctx.epsilon, ctx.names = by.epsilon, names
         # The same factor for both, so that its rounding cancels where x is near the mean.
         factor = by.scale * weight
         return torch.addcmul(_along(bias - by.mean * factor), x, _along(factor))
@@ -147,17 +156,22 @@ class _Normalised(Function):
     def backward(ctx: Any, *slopes: Any) -> Any:
         x, weight, mean, variance = ctx.saved_tensors
         slope, by = channels_last(slopes[0]), Statistics(mean, variance, ctx.epsilon)
-        return *_NormalisedGradient.apply(slope, x, weight, by), None
+        is_read = not all(map(is_unread, ctx.names))
+        return *_NormalisedGradient.apply(slope, x, weight, by, is_read), None, None
 
 
 class _NormalisedGradient(Function):
     """Is the gradient for image, weight and bias; its backward is the second derivative."""
 
     @staticmethod
-    def forward(ctx: Any, slope: Tensor, x: Tensor, weight: Tensor, by: Statistics) -> Any:
+    def forward(
+        ctx: Any, slope: Tensor, x: Tensor, weight: Tensor, by: Statistics, is_read: bool
+    ) -> Any:
         ctx.save_for_backward(slope, x, weight)
         ctx.by = by
-        return _gradient(slope, x, weight, by)
+        if is_read:
+            return _gradient(slope, x, weight, by)
+        return slope * _along(by.scale * weight), blank(weight), blank(weight)
 
     @staticmethod
     def backward(ctx: Any, *directions: Any) -> Any:
@@ -174,7 +188,7 @@ class _NormalisedGradient(Function):
         # What the slope has to do with a as an image, and with k as a weight, is one gradient.
         centred = by._replace(mean=torch.zeros_like(by.mean))
         to_image, to_weight, _ = _gradient(slope, image, k, centred)
-        return to_slope, to_image, to_weight, None
+        return to_slope, to_image, to_weight, None, None
 
 
 def _gradient(slope: Tensor, x: Tensor, weight: Tensor, by: Statistics) -> tuple[Tensor, ...]:

@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 from cicf.maths.convolution import Geometry, convolved
+from cicf.maths.linear import linear
 from cicf.maths.operators import Statistics, Window, max_pooled, normalised, rectified
 
 Answer = Callable[..., Tensor | None]
@@ -22,7 +23,7 @@ _Sizes = int | Sequence[int]
 
 
 class LeanOperators(TorchFunctionMode):
-    """Computes convolution, ReLU, pooling and batch norm by this project's operators.
+    """Computes some layers by this project's operators: convolution, linear, ReLU, pooling, norm.
 
     What they return has its channels last in memory, which a model sees only where it asks for it:
     a view that torch cannot take of such a tensor is one of a copy.
@@ -85,6 +86,14 @@ def _conv2d(
         return None
     how = Geometry(_two(stride), _two(padding), _two(dilation), groups)
     return convolved(input, weight, bias, how)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    if not _are_plain(input, weight, bias) or weight.ndim != 2 or input.ndim == 0:
+        return None
+    if bias is not None and bias.shape != weight.shape[:1]:
+        return None
+    return linear(input, weight, bias)
 
 
 def _relu(input: Tensor, inplace: bool = False) -> Tensor | None:
@@ -210,6 +219,7 @@ def _two(sizes: _Sizes) -> tuple[int, int]:
 
 _OPERATORS: dict[Callable[..., Any], Answer] = {
     torch.conv2d: _conv2d,
+    F.linear: _linear,
     F.relu: _relu,
     F.relu_: _relu_,
     torch.relu: _relu,
