@@ -53,6 +53,20 @@ def test_allocator_is_told_once(allocator: Allocator) -> None:
     assert len(allocator.told) == 3
 
 
+def test_a_lean_process_gives_the_largest_blocks_back(allocator: Allocator) -> None:
+    assert keep_memory(is_lean=True)
+    told = dict(allocator.told)
+    # Numbers from malloc.h: M_MMAP_THRESHOLD, M_MMAP_MAX; glibc refuses thresholds above 32 MiB.
+    assert told[-3] == 2**25
+    assert told[-4] > 0
+
+
+def test_what_is_lean_can_change(allocator: Allocator) -> None:
+    for is_lean in (True, False):
+        keep_memory(is_lean=is_lean)
+    assert dict(allocator.told)[-4] == 0
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [(SWITCH, "0"), ("MALLOC_ARENA_MAX", "2"), ("GLIBC_TUNABLES", "glibc.malloc.check=3")],

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import sys
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +11,12 @@ import torch
 
 SWITCH = "CICF_KEEPS_MEMORY"
 """An environment variable; with 0 the allocator is left as it is."""
-_MMAP_MAX, _TRIM_THRESHOLD, _TOP_PAD = -4, -1, -2
+_MMAP_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -4, -3, -1, -2
 """Numbers of glibc's `mallopt`."""
 _MOST = 2**31 - 1
 _PAD = 64 << 20
+_MAPS, _LARGE = 65536, 32 << 20
+"""How many blocks glibc maps by default, and the largest size from which it can be told to."""
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _ERRORS = (
     "can't allocate memory",  # torch on a CPU
@@ -25,10 +27,11 @@ _ERRORS = (
 )
 
 
-@cache
-def keep_memory() -> bool:
+@lru_cache(maxsize=1)
+def keep_memory(*, is_lean: bool = False) -> bool:
     """Let the process keep the memory it frees for its next use; tell whether it does.
 
+    If it is to be lean, the largest blocks are given back: kept, they get cut up by smaller ones.
     By default glibc gives large blocks back to the system at once, which then fills new ones with
     zeros page by page: on a CPU a third of the time of a step. Other systems are left alone, as is
     an allocator that the environment has settings for.
@@ -41,7 +44,8 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, ValueError):
         return False
-    options = (_MMAP_MAX, 0), (_TRIM_THRESHOLD, _MOST), (_TOP_PAD, _PAD)
+    maps = ((_MMAP_MAX, _MAPS), (_MMAP_THRESHOLD, _LARGE)) if is_lean else ((_MMAP_MAX, 0),)
+    options = (*maps, (_TRIM_THRESHOLD, _MOST), (_TOP_PAD, _PAD))
     return name == "glibc" and all(mallopt(*option) == 1 for option in options)
 
 

@@ -16,7 +16,7 @@ from cicf.maths.shares import Derivative
 SHARE = 0.5
 """The part of the free memory that a step is planned to take."""
 BUFFERS = 5
-"""What a step holds as often as there are parameters: θ, g†, θ†, v, and a sum on its way."""
+"""What a step holds as often as there are parameters: g†, θ†, v, c, and what is on its way."""
 GROWTH = 2.0
 """What a pass needs beside the graph that it walks: the gradients on its way, and copies."""
 

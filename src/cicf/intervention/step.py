@@ -275,9 +275,10 @@ class Intervention:
         return Sides(self._objective, self.order, self._curvature, pace.chunk)
 
     def _pace_for(self, batch: Batch) -> Pace:
-        keep_memory()
         with self._setting(batch, ranks=Ranks(), pace=Pace()).random.unchanged():
-            return self._pacing.of(batch)
+            pace = self._pacing.of(batch)
+        keep_memory(is_lean=pace.chunk is not None)
+        return pace
 
     def _can_be_cut(self, batch: Batch, pace: Pace) -> bool:
         with self._setting(batch, ranks=Ranks(), pace=Pace()).random.unchanged():

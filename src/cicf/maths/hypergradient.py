@@ -11,7 +11,7 @@ This is what unrolled autograd gives for `intervention.cicf_loss`, without its g
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,13 +23,24 @@ from torch.nn.utils import get_total_norm
 from cicf.core.replay import RandomState
 from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
-from cicf.maths.shares import Derivative, Gradients, Piece, Setting, Side, derive, total
+from cicf.maths.shares import (
+    Derivative,
+    Gradients,
+    Piece,
+    Setting,
+    Side,
+    Sums,
+    add_share,
+    derive,
+    total,
+)
 from cicf.maths.unread import unread
 
 
 class Lengths(NamedTuple):
     """Holds the lengths of what a gradient was made of, which are kept, while g†, v and c are not.
 
+    `g_times_v` is ⟨g†, v⟩, of the step as it was taken: of (θ − θ†) / α where α is above 0.
     `g_reaches` says whether any parameter has an entry in g†; `c` is 0 at order 1.
     """
 
@@ -81,11 +92,13 @@ def hypergradient(
     if before is not None:
         with setting.random.unchanged(), setting.timed("loss at θ"):
             loss_before = mean_loss(before, theta, phi, setting=setting)
+    of_g, g_reaches = norm(step.g), any(value is not None for value in step.g)
+    theta_dagger = step.taken(alpha)
     with setting.timed("pass 2"):
-        after = gradient(outer, moved(theta, step.g, alpha), phi, setting=setting)
+        after = gradient(outer, theta_dagger, phi, setting=setting)
     v = after.gradients[: len(theta)]
-    lengths = _lengths(step.g, v)
-    step.forget()
+    g_times_v = _product(_steps(theta, theta_dagger, alpha) if alpha else step.g, v)
+    del theta_dagger
     c: Gradients = [None] * len(after.gradients)
     if has_curvature:
         with setting.timed("pass 3"):
@@ -98,7 +111,7 @@ def hypergradient(
         inner_loss=step.loss,
         outer_loss=after.loss,
         outer_loss_before=loss_before,
-        lengths=lengths._replace(c=norm(c)),
+        lengths=Lengths(of_g, norm(v), norm(c), g_times_v, g_reaches),
         is_per_sample=step.is_per_sample and after.is_per_sample,
     )
 
@@ -116,18 +129,25 @@ class VirtualStep:
         has_curvature: bool,
     ) -> None:
         self._inner, self._setting = inner, setting
-        self._parameters, self._theta = {**theta, **phi}, list(theta.values())
+        self._theta, self._parameters = theta, {**theta, **phi}
         # A graph serves both passes only where both give its samples the same weights.
         is_part = any(piece.weights is not None for piece in inner.pieces)
         self._keeps_graphs = has_curvature and setting.keeps_graphs and not is_part
         self._graphs: list[Gradients] = []
         self._states: list[RandomState] = []
-        shares = map(self._first, inner.pieces)
-        self.loss, self.g, self.is_per_sample = total(shares, self._theta, setting.ranks)
+        sums = self._sums(list(theta.values()))
+        shares = (self._first(piece, sums) for piece in inner.pieces)
+        self.loss, self.g, self.is_per_sample = total(shares, sums, setting.ranks)
 
-    def forget(self) -> None:
-        """Let go of g†, which is as large as the model and has no part in pass 3."""
-        self.g = []
+    def taken(self, alpha: float) -> Parameters:
+        """Return θ† = θ − α g† as new leaves (Eq. 9), in the memory of g† where that is its own.
+
+        With α above 0 g† is gone then: it is as large as the model, and has no part in what comes.
+        """
+        if alpha == 0:
+            return leaves(self._theta)
+        g, self.g = self.g, []
+        return moved(self._theta, g, alpha, in_place=len(self._inner.pieces) > 1)
 
     def curvature(self, v: Gradients) -> Gradients:
         """Return c = ∇⟨g†, v⟩ for θ, then φ, from pass 1's graphs or by replaying its forwards.
@@ -135,40 +155,45 @@ class VirtualStep:
         A replay draws the same random numbers, and leaves the random state as it found it.
         """
         pieces = zip(self._inner.pieces, self._states, strict=True)
-        shares = (self._second(piece, state, v) for piece, state in pieces if piece.is_curved)
+        sums = self._sums(list(self._parameters.values()))
+        shares = (self._second(piece, state, v, sums) for piece, state in pieces if piece.is_curved)
         with self._setting.random.unchanged():
-            return total(shares, list(self._parameters.values()), self._setting.ranks).gradients
+            return total(shares, sums, self._setting.ranks).gradients
 
-    def _first(self, piece: Piece) -> Derivative:
+    def _sums(self, wrt: Sequence[Tensor]) -> Sums:
+        return Sums(wrt, num_pieces=len(self._inner.pieces))
+
+    def _first(self, piece: Piece, sums: Sums) -> Derivative:
         self._states.append(self._setting.random.capture())
-        then = partial(
-            derive, wrt=self._theta, side=self._inner, piece=piece, keeps_graph=self._keeps_graphs
-        )
+        if not self._keeps_graphs:
+            then = partial(add_share, sums=sums, side=self._inner, piece=piece)
+            return self._inner.loss(self._parameters, piece.batch, then)
+        then = partial(derive, wrt=sums.wrt, side=self._inner, piece=piece)
         share = self._inner.loss(self._parameters, piece.batch, then)
-        if self._keeps_graphs:
-            self._inspect(share.gradients)
-            self._graphs.append(share.gradients)
-        return share._replace(gradients=[_detached(value) for value in share.gradients])
+        self._inspect(share.gradients)
+        self._graphs.append(share.gradients)
+        sums.add(share.gradients)
+        return share
 
-    def _second(self, piece: Piece, state: RandomState, v: Gradients) -> Derivative:
-        everything = list(self._parameters.values())
+    def _second(self, piece: Piece, state: RandomState, v: Gradients, sums: Sums) -> Derivative:
         if self._keeps_graphs:
             # Taken off the list, so that each graph is freed before the next is walked.
             g = self._graphs.pop(0)
 
             def walk(_: Tensor) -> Derivative:
-                return Derivative(self.loss, _pull_back(g, v, everything), self.is_per_sample)
+                _pull_back(g, v, sums)
+                return Derivative(self.loss, [], self.is_per_sample)
 
             return self._inner.loss(self._parameters, None, walk)
 
         def then(loss: Tensor) -> Derivative:
             weighted = loss if piece.weights is None else loss * piece.weights.to(loss)
-            with unread(self._theta):
-                share = derive(
-                    weighted, self._theta, side=self._inner, piece=piece, keeps_graph=True
-                )
+            theta = list(self._theta.values())
+            with unread(theta):
+                share = derive(weighted, theta, side=self._inner, piece=piece)
             self._inspect(share.gradients)
-            return share._replace(gradients=_pull_back(share.gradients, v, everything))
+            _pull_back(share.gradients, v, sums)
+            return share._replace(gradients=[])
 
         self._setting.random.restore(state)
         return self._inner.loss(self._parameters, piece.batch, then)
@@ -191,14 +216,17 @@ def mean_loss(
     return _evaluated(side, {**theta, **phi}, [], setting).loss
 
 
-def moved(theta: Parameters, g: Gradients, alpha: float) -> Parameters:
-    """Return θ† = θ − α g† as new leaves (Eq. 9); a parameter that g† does not reach stays."""
+def moved(theta: Parameters, g: Gradients, alpha: float, *, in_place: bool = False) -> Parameters:
+    """Return θ† = θ − α g† as new leaves (Eq. 9); a parameter that g† does not reach stays.
+
+    If it is made in place, it takes the memory of g†.
+    """
     pairs = zip(theta.items(), g, strict=True)
     return leaves(
         {
             name: value
             if slope is None or alpha == 0
-            else torch.sub(value.detach(), slope, alpha=alpha)
+            else torch.sub(value.detach(), slope, alpha=alpha, out=slope if in_place else None)
             for (name, value), slope in pairs
         }
     )
@@ -222,13 +250,15 @@ def leaves(parameters: Parameters) -> Parameters:
     return {name: value.detach().requires_grad_() for name, value in parameters.items()}
 
 
-def _lengths(g: Gradients, v: Gradients) -> Lengths:
-    of_g, of_v = norm(g), norm(v)
-    pairs = [(a, b) for a, b in zip(g, v, strict=True) if a is not None and b is not None]
-    products = [torch.dot(_flat(a), _flat(b)) for a, b in pairs]
-    product = torch.stack(products).sum() if products else torch.zeros_like(of_g)
-    is_reached = any(value is not None for value in g)
-    return Lengths(of_g, of_v, torch.zeros_like(of_v), product, is_reached)
+def _steps(theta: Parameters, theta_dagger: Parameters, alpha: float) -> Iterator[Tensor]:
+    """Yield (θ − θ†) / α, one parameter at a time."""
+    for name, value in theta.items():
+        yield (value.detach() - theta_dagger[name].detach()) / alpha
+
+
+def _product(g: Iterable[Tensor | None], v: Gradients) -> Float[Tensor, ""]:
+    pairs = ((a, b) for a, b in zip(g, v, strict=True) if a is not None and b is not None)
+    return sum((torch.dot(_flat(a), _flat(b)) for a, b in pairs), start=torch.zeros_like(norm(v)))
 
 
 def _flat(value: Tensor) -> Float[Tensor, " n"]:
@@ -242,28 +272,24 @@ def _flat(value: Tensor) -> Float[Tensor, " n"]:
 def _evaluated(
     side: Side, parameters: Parameters, wrt: Sequence[Tensor], setting: Setting
 ) -> Derivative:
+    sums = Sums(wrt, num_pieces=len(side.pieces))
     shares = (
-        side.loss(parameters, piece.batch, partial(derive, wrt=wrt, side=side, piece=piece))
+        side.loss(parameters, piece.batch, partial(add_share, sums=sums, side=side, piece=piece))
         for piece in side.pieces
     )
-    return total(shares, wrt, setting.ranks)
+    return total(shares, sums, setting.ranks)
 
 
-def _pull_back(g: Gradients, v: Gradients, wrt: Sequence[Tensor]) -> Gradients:
-    """Return ∇⟨g, v⟩ with respect to `wrt`; a gradient that is constant contributes nothing."""
+def _pull_back(g: Gradients, v: Gradients, sums: Sums) -> None:
+    """Add ∇⟨g, v⟩ to the sums; a gradient that is constant contributes nothing."""
     pairs = [
         (slope, direction)
         for slope, direction in zip(g, v, strict=True)
         if slope is not None and direction is not None and slope.requires_grad
     ]
-    if not pairs:
-        return [None] * len(wrt)
-    slopes, directions = zip(*pairs, strict=True)
-    return list(torch.autograd.grad(slopes, wrt, directions, allow_unused=True))
-
-
-def _detached(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.detach()
+    if pairs:
+        slopes, directions = zip(*pairs, strict=True)
+        sums.add_gradient(slopes, directions)
 
 
 def _minus(a: Tensor | None, b: Tensor | None, alpha: float) -> Tensor | None:

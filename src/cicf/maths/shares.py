@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from cicf.core.batch import Batch
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
 from cicf.maths.intervention import Parameters
+from cicf.maths.unread import blank
 
 Gradients = list[Float[Tensor, "..."] | None]
 """One gradient per parameter; None where the loss does not reach it, as in autograd."""
@@ -83,55 +85,89 @@ class Setting:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-def derive(
-    loss: Tensor, wrt: Sequence[Tensor], *, side: Side, piece: Piece, keeps_graph: bool = False
-) -> Derivative:
-    """Return the piece's share of the mean loss over all ranks, and the gradient of that share."""
+class Sums:
+    """Are gradients with respect to parameters that grow by those of each piece.
+
+    Each is added as soon as autograd finds it and is let go of then, so that those of a piece are
+    never held all at once.
+    """
+
+    def __init__(self, wrt: Sequence[Tensor], *, num_pieces: int) -> None:
+        self.wrt, self._is_single = wrt, num_pieces == 1
+        self.gradients: Gradients = [None] * len(wrt)
+
+    def add(self, values: Sequence[Tensor | None]) -> None:
+        """Add a gradient for each parameter, or none."""
+        for place, value in enumerate(values):
+            if value is not None:
+                self._add(value, place)
+
+    def add_gradient(
+        self,
+        of: Sequence[Tensor],
+        directions: Sequence[Tensor] | None = None,
+        *,
+        others: Sequence[Tensor] = (),
+    ) -> bool:
+        """Add the gradient of tensors; tell whether they depend on others, which they must not."""
+        with nullcontext() if self._is_single else self._watching():
+            found = torch.autograd.grad(of, [*self.wrt, *others], directions, allow_unused=True)
+        if self._is_single:
+            self.add(found[: len(self.wrt)])
+        return any(value is not None for value in found[len(self.wrt) :])
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Add what autograd finds meanwhile, and leave a blank in its place."""
+        leaves = enumerate(self.wrt)
+        handles = [leaf.register_hook(partial(self._add, place=place)) for place, leaf in leaves]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _add(self, value: Tensor, place: int) -> Tensor:
+        """Add a gradient to the sum of its parameter; return what may stand in its place."""
+        old, dense = self.gradients[place], _dense(value.detach())
+        if old is not None:
+            old.add_(dense)
+        else:
+            # A copy, since what autograd returns may be shared among parameters.
+            self.gradients[place] = dense if self._is_single else dense.clone()
+        return value if value.is_sparse else blank(value)
+
+
+def derive(loss: Tensor, wrt: Sequence[Tensor], *, side: Side, piece: Piece) -> Derivative:
+    """Return the piece's share of the mean loss over all ranks, and its gradient with a graph."""
     share = _share(loss, side, piece)
-    if not (share.requires_grad and wrt):
-        return Derivative(share.detach(), [None] * len(wrt), loss.ndim == 1)
-    found = torch.autograd.grad(
-        share, [*wrt, *side.originals], create_graph=keeps_graph, allow_unused=True
-    )
-    if any(value is not None for value in found[len(wrt) :]):
+    found: Gradients = [None] * len(wrt)
+    if share.requires_grad:
+        slopes = torch.autograd.grad(share, wrt, create_graph=True, allow_unused=True)
+        found = [value if value is None else _dense(value) for value in slopes]
+    return Derivative(share.detach(), found, loss.ndim == 1)
+
+
+def add_share(loss: Tensor, sums: Sums, *, side: Side, piece: Piece) -> Derivative:
+    """Return the piece's share of the mean loss over all ranks; its gradient goes into the sums."""
+    share = _share(loss, side, piece)
+    if share.requires_grad and sums.wrt and sums.add_gradient([share], others=side.originals):
         raise ConfigError(
             "the loss uses a parameter by a reference that the step cannot see (kept in a list, a "
             "closure or a cache); reach it through the model, or register it in the module"
         )
-    return Derivative(
-        share.detach(), [_dense(value) for value in found[: len(wrt)]], loss.ndim == 1
+    return Derivative(share.detach(), [], loss.ndim == 1)
+
+
+def total(shares: Iterable[Derivative], sums: Sums, ranks: Ranks) -> Derivative:
+    """Return the shares' loss and the sums that they went into, over all ranks."""
+    losses, are_per_sample = zip(
+        *((share.loss, share.is_per_sample) for share in shares), strict=True
     )
-
-
-def total(shares: Iterable[Derivative], wrt: Sequence[Tensor], ranks: Ranks) -> Derivative:
-    """Return the sum of the shares, over the pieces and then over the ranks."""
-    sums: Gradients = [None] * (1 + len(wrt))
-    own: set[int] = set()
-    is_per_sample = True
-    for share in shares:
-        is_per_sample &= share.is_per_sample
-        _add(sums, [share.loss, *share.gradients], own)
-        del share
-    assert sums[0] is not None
-    loss, *gradients = ranks.sum(sums, like=[sums[0], *wrt])
+    local = sum(losses[1:], start=losses[0])
+    loss, *gradients = ranks.sum([local, *sums.gradients], like=[local, *sums.wrt])
     assert loss is not None
-    return Derivative(loss, gradients, is_per_sample)
-
-
-def _add(sums: Gradients, values: Gradients, own: set[int]) -> None:
-    """Add values to sums, in place where a sum is our own: gradients may be large.
-
-    What autograd returns may be shared among parameters, so that it is never added to.
-    """
-    for place, old in enumerate(sums):
-        value, values[place] = values[place], None
-        if old is not None and value is not None and place in own:
-            old.add_(value)
-        elif old is not None and value is not None:
-            sums[place] = old + value
-            own.add(place)
-        elif old is None:
-            sums[place] = value
+    return Derivative(loss, gradients, all(are_per_sample))
 
 
 def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -141,8 +177,8 @@ def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return a + b
 
 
-def _dense(value: Tensor | None) -> Tensor | None:
-    return value.to_dense() if value is not None and value.is_sparse else value
+def _dense(value: Tensor) -> Tensor:
+    return value.to_dense() if value.is_sparse else value
 
 
 def _share(loss: Tensor, side: Side, piece: Piece) -> Float[Tensor, ""]:
