@@ -81,6 +81,9 @@ class Method(nn.Module, ABC):
     """Source domains without which the method makes no sense."""
     lr: float = 0.0
     """β of the step, set before each: for what moves parameters itself."""
+    is_logged: bool = True
+    """Whether the terms of the step are written down, set before each: what is only to be known
+    need not be computed otherwise."""
 
     def __init__(self, model: SplitModel) -> None:
         super().__init__()

@@ -106,11 +106,13 @@ class InterventionMethod(Method, ABC):
 
         α is that of the step before.
         """
-        self._set_alpha(max(0, int(self.steps_taken) - 1))
+        self._prepare(max(0, int(self.steps_taken) - 1))
         return self._step.theta_dagger(batches)
 
-    def _set_alpha(self, step: int) -> None:
+    def _prepare(self, step: int) -> None:
+        """Set what differs from step to step: α, and whether the loss at θ is to be known."""
         self._step.alpha = self._config.alpha_at(step, self._given)
+        self._step.measures_before = self.is_logged
 
 
 class VirtualStepMethod(InterventionMethod, ABC):
@@ -123,7 +125,7 @@ class VirtualStepMethod(InterventionMethod, ABC):
     def backward(self, draw: Draw) -> Logged:
         """Accumulate the mean over tasks of the gradient of L_CICF (Eq. 10 and 11)."""
         assert draw.inner is not None
-        self._set_alpha(int(self.steps_taken))
+        self._prepare(int(self.steps_taken))
         share = 1 / draw.tasks
         terms = [
             self._step.backward(inner, outer, scale=share)
@@ -153,7 +155,7 @@ def meta_split(batch: Samples) -> tuple[Samples, Samples]:
 
 
 def mean_terms(terms: list[Terms]) -> Logged:
-    """Return what the steps of a draw did, averaged over tasks."""
+    """Return what the steps of a draw did, averaged over tasks; NaN for what was not measured."""
     names = {
         "loss": "outer_loss",
         "loss_at_theta": "outer_loss_before",

@@ -251,6 +251,17 @@ def test_the_terms_of_a_step_are_finite_numbers_by_name(name: str, terms: set[st
     assert all(math.isfinite(float(value)) for value in logged.values())
 
 
+@pytest.mark.parametrize("name", ["maml", "cicf"])
+def test_the_loss_at_theta_is_not_measured_where_nobody_reads_it(name: str) -> None:
+    model, draw = network(), clustered_draw()
+    method = defaults(name).build(Given(model))
+    read = gradients(method, model, draw)
+    method.is_logged = False
+    unread = gradients(method, model, draw)
+    assert all(torch.equal(read[key], value) for key, value in unread.items())
+    assert math.isnan(float(method.backward(draw)["loss_at_theta"]))
+
+
 def test_the_loss_of_erm_is_that_of_the_outer_batch() -> None:
     model, draw = network(), clustered_draw()
     logged = ErmConfig().build(Given(model)).backward(draw)

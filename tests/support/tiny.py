@@ -90,25 +90,26 @@ class CountingConfig(MethodConfig):
 
 
 class Counting(LossMethod):
-    """Logs how many steps were taken before."""
+    """Logs how many steps were taken before, and how many it was told are logged."""
 
     sampling = Sampling()
-    count = 0
+    count = told = 0
 
     def loss(self, model: SplitModel, batch: Samples) -> Tensor:
         return cross_entropy(model, batch)
 
     def backward(self, draw: Draw) -> dict[str, float | Tensor]:
-        return {**super().backward(draw), "count": self.count}
+        self.told += self.is_logged
+        return {**super().backward(draw), "count": self.count, "told": self.told}
 
     def after_step(self) -> None:
         self.count += 1
 
     def get_extra_state(self) -> dict[str, int]:
-        return {"count": self.count}
+        return {"count": self.count, "told": self.told}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        self.count = state["count"]
+        self.count, self.told = state["count"], state["told"]
 
 
 class TimedConfig(MethodConfig):

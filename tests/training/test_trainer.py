@@ -36,6 +36,24 @@ def test_metrics_show_both_parameters_and_what_the_step_did(images: Path, tmp_pa
         assert set(row["validation"]["theta"]["domains"]) == {"art", "photo"}
 
 
+def test_what_is_written_down_does_not_depend_on_how_often(images: Path, tmp_path: Path) -> None:
+    for every in (1, 4):
+        cicf.train(config(images, log_every=every, epochs=2), out=tmp_path / str(every))
+    often, seldom = (
+        {row["step"]: row for row in RunFolder(tmp_path / str(every)).metrics() if "loss" in row}
+        for every in (1, 4)
+    )
+    assert sorted(seldom) == [4, 6, 8, 12]
+    assert all(seldom[step] == often[step] for step in seldom)
+
+
+def test_a_method_is_told_whether_its_terms_are_written_down(images: Path, tmp_path: Path) -> None:
+    method = {"name": "tests.support.tiny:CountingConfig"}
+    cicf.train(config(images, method=method, log_every=4, epochs=2), out=tmp_path)
+    rows = [row for row in RunFolder(tmp_path).metrics() if row["kind"] == "step"]
+    assert [(row["step"], row["told"]) for row in rows] == [(4, 1), (6, 2), (8, 3), (12, 4)]
+
+
 def test_the_record_holds_the_last_and_the_best_epoch(images: Path, tmp_path: Path) -> None:
     record = cicf.train(config(images, epochs=5), out=tmp_path)
     rows = [row for row in RunFolder(tmp_path).metrics() if row["kind"] == "epoch"]

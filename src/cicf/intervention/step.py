@@ -92,7 +92,7 @@ class Intervention:
         self._objective.split(self.h)
         self._curvature, self._max_step_ratio = curvature, max_step_ratio
         self._pacing = Pacing(self._objective, self.h, order, chunk, keeps_graphs)
-        self._measures_before = measures_before
+        self.measures_before = measures_before
         self._inspects = order == 2
         self._generators, self._group = tuple(generators), group
         self._seconds: dict[str, float] = {}
@@ -171,7 +171,7 @@ class Intervention:
         sides, ranks = self._sides(pace), setting.ranks
         written: dict[Tensor, Tensor] = {}
         before = None
-        if self._measures_before:
+        if self.measures_before:
             before = sides.outer(outer, written=None, scale=scale, ranks=ranks)
         start = setting.random.capture()
         try:

@@ -50,7 +50,7 @@ class Mldg(InterventionMethod):
 
     def backward(self, draw: Draw) -> Logged:
         """Accumulate the gradient of F(θ) + β G(θ − α ∇F(θ)), F meta-train and G meta-test."""
-        self._set_alpha(int(self.steps_taken))
+        self._prepare(int(self.steps_taken))
         train, test = meta_split(draw.outer)
         # The virtual step then draws the same masks: both are one forward in the original.
         with RandomSource([train.x.device]).unchanged():

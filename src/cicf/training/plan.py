@@ -48,3 +48,7 @@ class Plan:
         """Tell whether the network is evaluated after an epoch, counted from 1; the last is."""
         own = epoch - (self.epochs - self.phases[-1].epochs)
         return own > 0 and (own % self.evaluates_every == 0 or epoch == self.epochs)
+
+    def is_logged(self, step: int) -> bool:
+        """Tell whether the terms of a step, counted from 1, are written down."""
+        return step % self.log_every == 0 or step % self.setup.steps_per_epoch == 0

@@ -117,7 +117,7 @@ class Trainer:
             with self._costs.of("evaluation"):
                 self._averaging.after_step(self._step)
             yield from self._paced()
-            if self._step % self._plan.log_every == 0 or self._step % steps == 0:
+            if self._plan.is_logged(self._step):
                 self._log.write({"kind": "step", "step": self._step, "epoch": epoch + 1, **terms})
                 yield Stepped(self._step, epoch + 1, terms)
             if self._step % self._machine.checkpoint_every == 0 and self._step % steps != 0:
@@ -128,6 +128,7 @@ class Trainer:
     def _take_step(self, draw: Draw) -> dict[str, float]:
         """Take a step of every optimiser, or stop where a gradient is not finite."""
         step = self._step + 1
+        self._method.is_logged = self._plan.is_logged(step)
         with within_memory(self._plan, where=f"in step {step}", kept=self._kept):
             terms = self._updates.take(on_device(draw, self._device), step=step, kept=self._kept)
         self._step = step
