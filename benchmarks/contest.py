@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,8 +57,10 @@ class Worker:
         """Return the answer to a command."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(command, *arguments, file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
+        line = ""
+        with suppress(BrokenPipeError):
+            print(command, *arguments, file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
         if not line:
             sys.exit(f"{self.place} ended with code {self._process.wait()} at {command!r}")
         answer: dict[str, float] = json.loads(line)
@@ -67,7 +69,8 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         self._process.wait()
 
 

@@ -51,6 +51,9 @@ class Contestant:
         """Return the errors of the gradient, and whether they are small."""
         reference = first_order if self._is_first_order else unrolled
         found = gradients.errors_of(self._step, reference, self._setting, self._cut, seeds)
+        # Or processes that wait would hold all that double precision took.
+        gc.collect()
+        _give_back()
         return {**asdict(found), "are_small": found.are_small}
 
     def peak(self) -> Answer:

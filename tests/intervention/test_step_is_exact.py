@@ -335,3 +335,13 @@ def test_autocast_reaches_every_pass() -> None:
     assert seen == {torch.bfloat16}
     assert 0 < distance(whole, exact) < 0.05
     assert distance(chunked, whole) < 0.05
+
+
+def test_a_deep_network_is_rounded_as_torch_rounds_it() -> None:
+    torch.set_default_dtype(torch.float32)
+    layers = [nn.Conv2d(64, 64, 3, padding=1) for _ in range(9)]
+    model = nn.Sequential(nn.Conv2d(3, 64, 1), *layers, nn.Flatten(), nn.Linear(64 * 16, 3))
+    inner, outer = ((torch.randn(m, 3, 4, 4), torch.randint(3, (m,))) for m in (6, 4))
+    terms = Intervention(model, alpha=0.1).backward(inner, outer)
+    expected = cross_entropy_per_sample(model, inner).mean()
+    torch.testing.assert_close(terms.inner_loss, expected.detach(), rtol=1e-7, atol=0)

@@ -190,3 +190,10 @@ def test_any_geometry_is_that_of_torch(
     assert_same(
         derivatives(convolved, [x, weight], how), derivatives(torch_convolved, [x, weight], how)
     )
+
+
+def test_a_fine_convolution_rounds_as_torch_does() -> None:
+    x, kernel = torch.randn(4, 64, 8, 8), torch.randn(64, 64, 3, 3)
+    how = Geometry((1, 1), (1, 1), (1, 1), 1, is_fine=True)
+    expected = torch.conv2d(x, kernel, None, padding=1)
+    assert torch.equal(convolved(x, kernel, None, how), expected)

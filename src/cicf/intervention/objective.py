@@ -30,6 +30,10 @@ LossFunction = Callable[[nn.Module, Any], Tensor]  # Any: the form of a batch is
 part of the objective: its own parameters are trained and belong to θ."""
 
 
+_SHALLOW = 8
+"""Convolutions up to which roundings have not added up to much."""
+
+
 class Objective(nn.Module):
     """Is the root that holds model and loss and whose forward is the loss."""
 
@@ -39,13 +43,14 @@ class Objective(nn.Module):
         self.loss = loss
         self._policy = batch_norm
         self._is_lean, self._is_left_to_torch = False, False
+        self._is_deep = sum(isinstance(each, nn.Conv2d) for each in self.modules()) > _SHALLOW
 
     def forward(self, batch: Batch | None, then: Callable[[Tensor], Derivative]) -> Derivative:
         """Return then(loss), called while this module's tensors are those of the call."""
         if batch is None:
             return then(torch.empty(0))
         with guarded(batch) as own:
-            with LeanOperators() if self._is_lean else nullcontext():
+            with LeanOperators(is_fine=self._is_deep) if self._is_lean else nullcontext():
                 loss = self.loss(self.model, own)
             return then(loss)
 

@@ -5,6 +5,7 @@ derivatives are made of the three products that a convolution has: its value, it
 image, its gradient for the kernel. All are taken with channels last, which needs no reordering.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,10 @@ _COLUMNS = 1 << 20
 _FEW, _LARGE = 16, 49
 """Channels below which, and taps above which, channels last add up with a larger rounding error."""
 
+_MANY = 64
+"""Channels from which on they do so with any kernel of more than one tap: by 1.9 with 64, by 3.4
+with 256. Where a network is deep, so much rounding turns more ReLUs the other way than torch's."""
+
 
 class Geometry(NamedTuple):
     """Says how a kernel moves over an image, each by rows and columns."""
@@ -33,6 +38,8 @@ class Geometry(NamedTuple):
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
+    is_fine: bool = False
+    """Whether values are rounded as finely as torch rounds them, which takes a tenth more time."""
 
     def places(self, x: Images, kernel: Kernel) -> tuple[int, int]:
         """Return in how many places a kernel without dilation stands, by rows and columns."""
@@ -140,7 +147,9 @@ def _directional(
 def _value(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
     if (taps := _taps(x, kernel, how)) is not None:
         return _map(covered.value(x, kernel, bias, taps), how.places(x, kernel))
-    if x.shape[1] < _FEW and kernel[0, 0].numel() > _LARGE:
+    channels, taps_of_one = x.shape[1], kernel[0, 0].numel()
+    is_long = how.is_fine and channels >= _MANY and taps_of_one > 1
+    if is_long or (channels < _FEW and taps_of_one > _LARGE):
         x, kernel = x.contiguous(), kernel.contiguous()
     found: Tensor = torch.ops.aten.convolution(x, kernel, bias, *how[:3], False, (0, 0), how.groups)
     return channels_last(found)
@@ -188,12 +197,18 @@ def _sides(images: Tensor) -> tuple[int, int]:
 
 def _prefers_product(slope: Tensor, kernel: Tensor, how: Geometry) -> bool:
     """Tell where one matrix product is faster than a direct kernel: many channels, small maps."""
-    if how.groups != 1 or how.dilation != (1, 1):
+    if _has_wide_kernels() or how.groups != 1 or how.dilation != (1, 1):
         return False
     channels = kernel.shape[0], kernel.shape[1]
     is_small = slope.shape[2] * slope.shape[3] <= 16
     is_product = min(channels) >= 64 and (max(channels) >= 128 or is_small)
     return is_product and kernel[0, 0].numel() <= 9
+
+
+@cache
+def _has_wide_kernels() -> bool:
+    """Tell whether torch's direct kernels use AVX-512, with which they are faster than products."""
+    return "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
 def _by_product(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:

@@ -5,6 +5,7 @@ called, and the mode answers some of the calls. Values and gradients are torch's
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,8 +27,16 @@ class LeanOperators(TorchFunctionMode):
     """Computes some layers by this project's operators: convolution, linear, ReLU, pooling, norm.
 
     What they return has its channels last in memory, which a model sees only where it asks for it:
-    a view that torch cannot take of such a tensor is one of a copy.
+    a view that torch cannot take of such a tensor is one of a copy. If they are to be fine,
+    convolutions round as torch's do, which takes more time.
     """
+
+    def __init__(self, *, is_fine: bool = False) -> None:
+        super().__init__()
+        self._operators: dict[Callable[..., Any], Answer] = {
+            **_OPERATORS,
+            torch.conv2d: partial(_conv2d, is_fine=is_fine),
+        }
 
     def __torch_function__(
         self,
@@ -39,7 +48,7 @@ class LeanOperators(TorchFunctionMode):
         """Return what a function of torch returns."""
         del types
         kwargs = kwargs or {}
-        answer = _OPERATORS.get(func)
+        answer = self._operators.get(func)
         if answer is None or not _is_usual():
             answer = _LAYOUTS.get(func)
         found = None if answer is None else answer(*args, **kwargs)
@@ -81,10 +90,12 @@ def _conv2d(
     padding: _Sizes | str = 0,
     dilation: _Sizes = 1,
     groups: int = 1,
+    *,
+    is_fine: bool,
 ) -> Tensor | None:
     if not _are_plain(input, weight, bias) or input.ndim != 4 or isinstance(padding, str):
         return None
-    how = Geometry(_two(stride), _two(padding), _two(dilation), groups)
+    how = Geometry(_two(stride), _two(padding), _two(dilation), groups, is_fine)
     return convolved(input, weight, bias, how)
 
 
@@ -218,7 +229,6 @@ def _two(sizes: _Sizes) -> tuple[int, int]:
 
 
 _OPERATORS: dict[Callable[..., Any], Answer] = {
-    torch.conv2d: _conv2d,
     F.linear: _linear,
     F.relu: _relu,
     F.relu_: _relu_,
