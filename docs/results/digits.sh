@@ -6,7 +6,7 @@ runs() {
   options=$(printf ' --set %s' "$@")
   # shellcheck disable=SC2086
   cicf bench digits-dg-rebuilt --root data --seeds "${SEEDS:-3}" --jobs 2 --methods "$method" \
-    --set epochs=9 --set evaluates_every=9 --set optim.momentum=0.0 --set optim.clip=2.0 \
+    --set epochs=9 --set evaluates_every=9 --set optim.momentum=0.0 --set optim.clip=2.0 --set inner.most=128 \
     $options --out "$out"
 }
 runs digits erm optim.lr=0.5 optim.weight_decay=0.002
