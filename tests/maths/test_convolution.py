@@ -192,8 +192,9 @@ def test_any_geometry_is_that_of_torch(
     )
 
 
-def test_a_fine_convolution_rounds_as_torch_does() -> None:
-    x, kernel = torch.randn(4, 64, 8, 8), torch.randn(64, 64, 3, 3)
-    how = Geometry((1, 1), (1, 1), (1, 1), 1, is_fine=True)
+@pytest.mark.parametrize(("channels", "is_fine"), [(64, True), (128, False)])
+def test_fine_and_long_convolutions_round_as_torch_does(channels: int, is_fine: bool) -> None:
+    x, kernel = torch.randn(4, channels, 8, 8), torch.randn(64, channels, 3, 3)
+    how = Geometry((1, 1), (1, 1), (1, 1), 1, is_fine=is_fine)
     expected = torch.conv2d(x, kernel, None, padding=1)
     assert torch.equal(convolved(x, kernel, None, how), expected)
