@@ -140,14 +140,14 @@ class VirtualStep:
         self.loss, self.g, self.is_per_sample = total(shares, sums, setting.ranks)
 
     def taken(self, alpha: float) -> Parameters:
-        """Return θ† = θ − α g† as new leaves (Eq. 9), in the memory of g† where that is its own.
+        """Return θ† = θ − α g† as new leaves (Eq. 9).
 
         With α above 0 g† is gone then: it is as large as the model, and has no part in what comes.
         """
         if alpha == 0:
             return leaves(self._theta)
         g, self.g = self.g, []
-        return moved(self._theta, g, alpha, in_place=len(self._inner.pieces) > 1)
+        return moved(self._theta, g, alpha)
 
     def curvature(self, v: Gradients) -> Gradients:
         """Return c = ∇⟨g†, v⟩ for θ, then φ, from pass 1's graphs or by replaying its forwards.
@@ -216,17 +216,14 @@ def mean_loss(
     return _evaluated(side, {**theta, **phi}, [], setting).loss
 
 
-def moved(theta: Parameters, g: Gradients, alpha: float, *, in_place: bool = False) -> Parameters:
-    """Return θ† = θ − α g† as new leaves (Eq. 9); a parameter that g† does not reach stays.
-
-    If it is made in place, it takes the memory of g†.
-    """
+def moved(theta: Parameters, g: Gradients, alpha: float) -> Parameters:
+    """Return θ† = θ − α g† as new leaves (Eq. 9); a parameter that g† does not reach stays."""
     pairs = zip(theta.items(), g, strict=True)
     return leaves(
         {
             name: value
             if slope is None or alpha == 0
-            else torch.sub(value.detach(), slope, alpha=alpha, out=slope if in_place else None)
+            else torch.sub(value.detach(), slope, alpha=alpha)
             for (name, value), slope in pairs
         }
     )
