@@ -62,6 +62,18 @@ def test_jobs_are_done_and_told_of(images: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("cores", "asked"), [(1, "2"), (1, ""), (2, "1")])
+def test_run_has_its_share_of_the_cores_or_the_fewer_that_are_asked_for(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, asked: str
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    run = job(images, tmp_path / "out", seed=0)
+    list(execute([run], num_jobs=1, logs=tmp_path / "logs"))
+    assert run.folder.setup().threads == 1
+
+
+@pytest.mark.slow
 def test_job_that_fails_does_not_stop_the_others_and_goes_on_another_time(
     images: Path, tmp_path: Path, trace: Path
 ) -> None:

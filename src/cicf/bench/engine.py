@@ -76,7 +76,7 @@ def execute(jobs: Sequence[Job], *, num_jobs: int, logs: Path) -> Generator[Even
     left = deque(job for job in jobs if not job.folder.is_finished)
     running: dict[int, _Running] = {}
     lines: Queue[tuple[int, str | None]] = Queue()
-    threads = max(1, (os.cpu_count() or 1) // num_jobs)
+    threads = _threads(num_jobs)
     number = 0
     try:
         while left or running:
@@ -90,6 +90,13 @@ def execute(jobs: Sequence[Job], *, num_jobs: int, logs: Path) -> Generator[Even
             yield from _elsewhere(left, logs)
     finally:
         _stop(running)
+
+
+def _threads(num_jobs: int) -> int:
+    """Return an equal share of the cores for each run, or fewer if OMP_NUM_THREADS says so."""
+    share = max(1, (os.cpu_count() or 1) // num_jobs)
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(share, int(asked)) if asked.isdecimal() and int(asked) > 0 else share
 
 
 def _next(left: deque[Job]) -> Job | None:
