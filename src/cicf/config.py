@@ -48,7 +48,7 @@ class DataConfig(Frozen):
     """Whether images are split as lists or folders that come with them say."""
     skips_unreadable: bool = False
     """Whether to leave out images that cannot be read, instead of stopping."""
-    image_size: PositiveInt | None = None
+    image_size: int | None = Field(default=None, gt=0, le=4096)
     """Side of the images in pixels; None for what the network was made for."""
     normalise: Literal["imagenet", "half"] = "imagenet"
     """Mean and deviation of the colours: those of ImageNet, or one half."""

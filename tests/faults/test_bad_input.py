@@ -166,6 +166,7 @@ def test_unknown_method_is_refused(images: Path, run: Path) -> None:
         ("data.name=photos", ("data.name='photos'", "leave it out")),
         ("epochs=0", ("epochs=0", "greater than 0")),
         ("epochs=many", ("epochs='many'", "valid integer")),
+        ("data.image_size=100000000", ("data.image_size=100000000", "less than or equal to 4096")),
         ("inner.size=-1", ("inner.size=-1", "greater than 0")),
         ("outer.size=0", ("outer.size=0", "greater than 0")),
         ("data.image_size=0", ("data.image_size=0", "greater than 0")),
