@@ -152,8 +152,6 @@ def test_recommended_virtual_steps_are_no_shorter_than_the_steps() -> None:
     assert found["method"]["max_step_ratio"] == math.inf
 
 
-@pytest.mark.parametrize(("method", "decay"), [("cicf", 5e-4), ("erm", 2e-3), ("maml", 2e-3)])
-def test_recommended_weight_decay_is_that_which_each_method_was_chosen_with(
-    method: str, decay: float
-) -> None:
-    assert preset("recommended", "digits-dg", method)["optim"]["weight_decay"] == decay
+@pytest.mark.parametrize("method", ["cicf", "erm", "maml"])
+def test_recommended_weight_decay_is_that_which_source_validation_chose(method: str) -> None:
+    assert preset("recommended", "digits-dg", method)["optim"]["weight_decay"] == 2e-3
