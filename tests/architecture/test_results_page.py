@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from tests.support.runs import run_cli
@@ -48,6 +49,27 @@ def test_tables_are_what_the_command_makes_of_the_records(words: tuple[str, str]
     rows = [line for line in printed.out.splitlines() if line.startswith("| ERM")]
     assert len(rows) >= 2
     assert [row for row in rows if row not in PAGE.splitlines()] == []
+
+
+SECOND_STAGE = [
+    ("CICF, β 0.5, weight decay 2e-3", "digits/*-cicf-0-*"),
+    ("[CICF, β 0.5, weight decay 5e-4](ways/wd5e-4)", "ways/wd5e-4/*-cicf-0-*"),
+    ("ERM, β 0.5, weight decay 2e-3", "digits/*-erm-0-*"),
+    ("[ERM, β 0.4, weight decay 5e-4](ways/erm-lr0.4)", "ways/erm-lr0.4/*-erm-0-*"),
+]
+
+
+@pytest.mark.parametrize(("label", "pattern"), SECOND_STAGE)
+def test_second_stage_of_the_search_is_its_records(label: str, pattern: str) -> None:
+    (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| {label} |"))
+    shown = [cell.replace("*", "").split(" / ") for cell in row.strip("| ").split(" | ")[1:]]
+    found = {}
+    for path in RESULTS.glob(f"{pattern}/result.json"):
+        record = Record.model_validate_json(path.read_text())
+        found[record.config["data"]["target"]] = (record.accuracy("validation"), record.accuracy())
+    cells = [found[target] for target in ("mnist", "mnist_m", "svhn", "syn")]
+    cells.append((fmean(each[0] for each in cells), fmean(each[1] for each in cells)))
+    assert shown == [[f"{value:.1f}" for value in cell] for cell in cells]
 
 
 def test_links_of_the_page_lead_somewhere() -> None:
