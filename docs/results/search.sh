@@ -48,3 +48,17 @@ trial maml-lr0.5-a0.5-ramp1-rinf maml optim.lr=0.5 optim.momentum=0.0 optim.weig
 trial maml-r0.005 maml optim.lr=0.1 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=0.005
 trial maml-r0.01 maml optim.lr=0.1 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=0.01
 trial maml-rinf maml optim.lr=0.1 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=inf
+trial maml-lr0.3-a0.3-ramp1-rinf maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.3 method.alpha_ramp=1 method.max_step_ratio=inf
+trial maml-lr0.3-a0.2-ramp1-rinf maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.2 method.alpha_ramp=1 method.max_step_ratio=inf
+trial maml-lr0.3-a0.1-ramp1-rinf maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=1 method.max_step_ratio=inf
+trial maml-lr0.3-a0.05 maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.05 method.alpha_ramp=0 method.max_step_ratio=0.01
+trial maml-lr0.3-a0.02 maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.02 method.alpha_ramp=0 method.max_step_ratio=0.01
+trial maml-lr0.3-a0.01 maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.01 method.alpha_ramp=0 method.max_step_ratio=0.01
+trial maml-lr0.5-a0.2-ramp1-rinf maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.2 method.alpha_ramp=1 method.max_step_ratio=inf
+trial maml-lr0.5-a0.1-ramp1-rinf maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=1 method.max_step_ratio=inf
+trial maml-lr0.5-a0.05 maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.05 method.alpha_ramp=0 method.max_step_ratio=0.01
+trial maml-lr0.5-a0.01 maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.01 method.alpha_ramp=0 method.max_step_ratio=0.01
+trial maml-lr0.5-a0.01-wd2e-3 maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.002 optim.clip=2.0 inner.size=64 method.alpha=0.01 method.alpha_ramp=0 method.max_step_ratio=0.01
+trial maml-lr0.5-a0.5-ramp1-rinf-wd2e-3 maml optim.lr=0.5 optim.momentum=0.0 optim.weight_decay=0.002 optim.clip=2.0 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+trial maml-lr0.3-order1 maml optim.lr=0.3 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=0.01 method.order=1
+trial maml-lr0.2 maml optim.lr=0.2 optim.momentum=0.0 optim.weight_decay=0.0005 optim.clip=2.0 inner.size=64 method.alpha=0.1 method.alpha_ramp=0 method.max_step_ratio=0.01
