@@ -11,6 +11,7 @@ runs() {
 }
 runs digits erm optim.lr=0.5 optim.weight_decay=0.002
 runs digits cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+runs digits maml optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.2 method.alpha_ramp=1 method.max_step_ratio=inf method.deploy=theta_dagger
 # What else was in the second stage of the search; ERM with one seed.
 runs ways/wd5e-4 cicf optim.lr=0.5 optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 SEEDS=1 runs ways/erm-lr0.4 erm optim.lr=0.4 optim.weight_decay=0.0005
