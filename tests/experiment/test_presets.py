@@ -155,3 +155,9 @@ def test_recommended_virtual_steps_are_no_shorter_than_the_steps() -> None:
 @pytest.mark.parametrize("method", ["cicf", "erm", "maml"])
 def test_recommended_weight_decay_is_that_which_source_validation_chose(method: str) -> None:
     assert preset("recommended", "digits-dg", method)["optim"]["weight_decay"] == 2e-3
+
+
+def test_recommended_virtual_step_of_maml_is_that_of_its_own_search() -> None:
+    found = preset("recommended", "digits-dg", "maml")["method"]
+    assert (found["alpha"], found["deploy"]) == (0.2, "theta_dagger")
+    assert preset("recommended", "digits-dg", "cicf")["method"]["alpha"] == 0.5

@@ -50,7 +50,7 @@ def preset_values(name: str, data: str, over: Mapping[str, Any]) -> Values:
         raise ConfigError(f"--preset {name!r} is none; {did_you_mean(name, PRESETS)}")
     model, method = _named(over, "model"), _named(over, "method") or "cicf"
     if is_benchmark(data):
-        values = _benchmark(name, benchmark(data).name, model)
+        values = _benchmark(name, benchmark(data).name, model, method)
     elif name.startswith("paper"):
         raise ConfigError(
             f"--preset {name!r} has values for {', '.join(PAPER)}, not for {data!r}; "
@@ -76,7 +76,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
     return result
 
 
-def _benchmark(name: str, data: str, model: str | None) -> Values:
+def _benchmark(name: str, data: str, model: str | None, method: str) -> Values:
     printed = PAPER[data]
     values: Values = {
         "data": {"validation": benchmark(data).validation},
@@ -98,15 +98,21 @@ def _benchmark(name: str, data: str, model: str | None) -> Values:
     values = merged(values, SAFEGUARD)
     if name == "paper":
         return values
-    values = merged(values, _ours(printed))
+    values = merged(values, _ours(printed, method))
     return merged(values, _small(values)) if name == "cpu" else values
 
 
-def _ours(printed: Printed) -> Values:
+def _ours(printed: Printed, method: str) -> Values:
     if printed.model == "digits_cnn":
         # What source validation chose (docs/results), with a virtual step that nothing bounds.
         return {
-            "method": {"alpha": 0.5, "alpha_ramp": 1, "max_step_ratio": float("inf")},
+            "method": {
+                **(
+                    {"alpha": 0.2, "deploy": "theta_dagger"} if method == "maml" else {"alpha": 0.5}
+                ),
+                "alpha_ramp": 1,
+                "max_step_ratio": float("inf"),
+            },
             "inner": {"size": None, "most": 64},
             "outer": {"size": None},
             "optim": {"lr": 0.5, "weight_decay": 2e-3, "schedule": "cosine"},
