@@ -12,7 +12,7 @@ from tests.support.unrolled import distance, stepped_gradients
 from torch import Tensor, nn
 
 from cicf import Intervention
-from cicf.maths.hypergradient import bounded_alpha
+from cicf.maths.moving import bounded_alpha
 
 quick = settings(max_examples=15, deadline=None)
 THETA = {"a": torch.tensor([3.0, 0.0]), "b": torch.tensor([[4.0]])}  # ‖θ‖ = 5

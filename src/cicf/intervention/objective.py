@@ -15,8 +15,8 @@ from torch.nn.parameter import is_lazy
 from cicf.core import ConfigError
 from cicf.core.batch import Batch, guarded
 from cicf.maths.convolution import channels_last
-from cicf.maths.hypergradient import leaves
 from cicf.maths.intervention import Parameters
+from cicf.maths.moving import leaves
 from cicf.maths.shares import Derivative, Loss
 from cicf.maths.substitution import LeanOperators
 

@@ -10,7 +10,7 @@ from cicf.core.batch import Batch, batch_size, take, to_device
 from cicf.core.memory import free_bytes
 from cicf.core.pace import Pace
 from cicf.intervention.objective import Objective
-from cicf.maths.hypergradient import leaves
+from cicf.maths.moving import leaves
 from cicf.maths.shares import Derivative
 
 SHARE = 0.5

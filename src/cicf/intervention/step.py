@@ -33,13 +33,11 @@ from cicf.intervention.terms import Terms, terms_of
 from cicf.maths.hypergradient import (
     Hypergradient,
     VirtualStep,
-    bounded_alpha,
     hypergradient,
-    leaves,
     mean_loss,
-    moved,
 )
 from cicf.maths.intervention import Parameters
+from cicf.maths.moving import bounded_alpha, leaves, moved
 from cicf.maths.shares import Gradients, Setting, plus
 
 StateDict = dict[str, Any]

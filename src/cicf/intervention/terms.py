@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from cicf.maths.hypergradient import Hypergradient, norm
+from cicf.maths.hypergradient import Hypergradient
 from cicf.maths.intervention import Parameters
+from cicf.maths.moving import norm
 
 
 @dataclass(frozen=True, slots=True)

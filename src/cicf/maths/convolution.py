@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
 
@@ -133,32 +133,41 @@ class _ConvolutionGradient(Function):
 def _directional(
     x: Tensor, kernel: Tensor, direction: tuple[Tensor | None, ...], how: Geometry
 ) -> Tensor | None:
-    """Return how the value changes when image, kernel and bias move in a direction."""
+    """Return how the value changes when image, kernel and bias move in a direction.
+
+    Nothing turns on these numbers, so they are taken as fast as can be.
+    """
     image, weight, bias = direction
     if weight is None and image is None:
         # Only where kernel and image are constants, and the bias is not.
-        return None if bias is None else _value(x, torch.zeros_like(kernel), bias, how)
+        return None if bias is None else _convolution(x, torch.zeros_like(kernel), bias, how)
     if weight is None:
         assert image is not None
-        return _value(image, kernel, bias, how)
-    found = _value(x, weight, bias, how)
-    return found if image is None else found.add_(_value(image, kernel, None, how))
+        return _convolution(image, kernel, bias, how)
+    found = _convolution(x, weight, bias, how)
+    return found if image is None else found.add_(_convolution(image, kernel, None, how))
 
 
 def _value(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
-    if (taps := _taps(x, kernel, how)) is not None:
-        return _map(covered.value(x, kernel, bias, taps), how.places(x, kernel))
+    """Return the convolution, rounded finely: ReLUs and poolings turn on its numbers."""
     channels, taps_of_one = x.shape[1], kernel[0, 0].numel()
     is_long = channels * taps_of_one >= _LONG or (how.is_fine and channels >= _MANY)
-    if (is_long and taps_of_one > 1) or (channels < _FEW and taps_of_one > _LARGE):
+    is_coarse = (is_long and taps_of_one > 1) or (channels < _FEW and taps_of_one > _LARGE)
+    if is_coarse and _blocks(x, kernel, how) is None:
         x, kernel = x.contiguous(), kernel.contiguous()
+    return _convolution(x, kernel, bias, how)
+
+
+def _convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
+    if (blocks := _blocks(x, kernel, how)) is not None:
+        return _map(covered.value(x, kernel, bias, blocks), how.places(x, kernel))
     found: Tensor = torch.ops.aten.convolution(x, kernel, bias, *how[:3], False, (0, 0), how.groups)
     return channels_last(found)
 
 
 def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
-    if (taps := _taps(x, kernel, how)) is not None:
-        return _map(covered.for_image(slope, kernel, taps), _sides(x))
+    if (blocks := _blocks(x, kernel, how)) is not None:
+        return _map(covered.for_image(slope, x, kernel, blocks), _sides(x))
     found: Tensor = torch.ops.aten.convolution_backward(
         slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (True, False, False)
     )[0]
@@ -166,8 +175,8 @@ def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tenso
 
 
 def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
-    if (taps := _taps(x, kernel, how)) is not None:
-        return _map(covered.for_kernel(slope, x, kernel, taps), _sides(kernel))
+    if (blocks := _blocks(x, kernel, how)) is not None:
+        return _map(covered.for_kernel(slope, x, kernel, blocks), _sides(kernel))
     if _prefers_product(slope, kernel, how):
         return _by_product(slope, x, kernel, how)
     found: Tensor = torch.ops.aten.convolution_backward(
@@ -176,14 +185,14 @@ def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tens
     return channels_last(found)
 
 
-def _taps(x: Tensor, kernel: Tensor, how: Geometry) -> Int[Tensor, "p q"] | None:
-    """Return the taps of a kernel that covers the images wherever it stands, if it does."""
+def _blocks(x: Tensor, kernel: Tensor, how: Geometry) -> list[covered.Block] | None:
+    """Return the products that make a convolution whose kernel covers the images, if it does."""
     image, size = _sides(x), _sides(kernel)
     if how.groups != 1 or how.dilation != (1, 1) or size == (1, 1):
         return None
     if not covered.is_covered(image, size, how.stride, how.padding):
         return None
-    return covered.taps_of(image, how.places(x, kernel), size, how.stride, how.padding)
+    return covered.blocks_of(x, how.places(x, kernel), how.stride, how.padding)
 
 
 def _map(rows: Float[Tensor, "n rows c"], sides: tuple[int, int]) -> Images:

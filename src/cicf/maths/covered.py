@@ -1,12 +1,27 @@
 """Convolution of images so small that the kernel covers each wherever it stands.
 
-Then a convolution is one matrix product, without the taps that would only meet padding: 16 of 36
-for an image of 2x2 under a padded kernel of 3x3. Channels are last in all tensors.
+Then a convolution is a few matrix products, without the taps that would only meet padding: 16 of 36
+for an image of 2x2 under a padded kernel of 3x3. Channels are last in all tensors, so that a row of
+the image lies in one stretch, as do the taps that stand on it, and nothing is copied.
 """
 
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
+
+
+class Block(NamedTuple):
+    """Says which taps stand on a row of the image when the kernel is at a place."""
+
+    place: int
+    row: int
+    tap_row: int
+    numbers: slice
+    """Which numbers of that row of the kernel: its taps on the pixels, by channels."""
 
 
 def is_covered(
@@ -22,54 +37,57 @@ def is_covered(
     )
 
 
-def value(x: Tensor, kernel: Tensor, bias: Tensor | None, places: Int[Tensor, "p q"]) -> Tensor:
-    """Return the convolution, a map with a row for every place p of the kernel."""
-    found = _flat(x) @ _matrix(kernel, places).t()
-    rows = found.view(len(x), len(places), len(kernel))
-    return rows if bias is None else rows + bias
-
-
-def for_image(slope: Tensor, kernel: Tensor, places: Int[Tensor, "p q"]) -> Tensor:
-    """Return the gradient for the image, a row for every pixel q."""
-    found = _flat(slope) @ _matrix(kernel, places)
-    return found.view(len(slope), places.shape[1], kernel.shape[1])
-
-
-def for_kernel(
-    slope: Tensor, x: Tensor, kernel: Tensor, places: Int[Tensor, "p q"]
-) -> Float[Tensor, "o taps c"]:
-    """Return the gradient for the kernel: each tap gathers what it met in all places."""
-    o, c = kernel.shape[:2]
-    met = (_flat(slope).t() @ _flat(x)).view(len(places), o, places.shape[1], c)
-    found = slope.new_zeros(o, kernel.shape[2] * kernel.shape[3], c)
-    for taps, part in zip(places, met, strict=True):
-        found.index_add_(1, taps, part)
+def blocks_of(
+    x: Tensor, places: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
+) -> list[Block]:
+    """Return which taps stand on each row of an image, for all places of the kernel."""
+    _, channels, height, width = x.shape
+    found = []
+    for down, right, row in product(range(places[0]), range(places[1]), range(height)):
+        first = channels * (padding[1] - stride[1] * right)
+        numbers = slice(first, first + channels * width)
+        tap_row = row + padding[0] - stride[0] * down
+        found.append(Block(down * places[1] + right, row, tap_row, numbers))
     return found
 
 
-def taps_of(
-    image: tuple[int, int],
-    places: tuple[int, int],
-    kernel: tuple[int, int],
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-) -> Int[Tensor, "p q"]:
-    """Return which tap of the kernel stands on pixel q when it is at place p."""
-    lines = [
-        torch.arange(size)[None, :] - step * torch.arange(count)[:, None] + pad
-        for size, count, step, pad in zip(image, places, stride, padding, strict=True)
-    ]
-    rows, columns = lines[0][:, None, :, None], lines[1][None, :, None, :]
-    return (rows * kernel[1] + columns).flatten(2).flatten(0, 1)
+def value(
+    x: Tensor, kernel: Tensor, bias: Tensor | None, blocks: Sequence[Block]
+) -> Float[Tensor, "n places o"]:
+    """Return the convolution."""
+    shape = len(x), 1 + blocks[-1].place, len(kernel)
+    found = x.new_zeros(shape) if bias is None else bias.expand(shape).contiguous()
+    rows, taps = _lines(x), _lines(kernel)
+    for place, row, tap_row, numbers in blocks:
+        found[:, place].addmm_(rows[:, row], taps[:, tap_row, numbers].t())
+    return found
 
 
-def _matrix(kernel: Tensor, places: Int[Tensor, "p q"]) -> Float[Tensor, "rows columns"]:
-    """Return the convolution as a matrix: from pixels and channels to places and channels."""
-    o, c = kernel.shape[:2]
-    taps = kernel.permute(0, 2, 3, 1).reshape(o, -1, c)
-    blocks = taps.index_select(1, places.flatten()).view(o, len(places), places.shape[1], c)
-    return blocks.transpose(0, 1).reshape(len(places) * o, -1)
+def for_image(
+    slope: Tensor, x: Tensor, kernel: Tensor, blocks: Sequence[Block]
+) -> Float[Tensor, "n pixels c"]:
+    """Return the gradient for the image."""
+    slopes, taps = _places(slope), _lines(kernel)
+    found = torch.zeros_like(_lines(x))
+    for place, row, tap_row, numbers in blocks:
+        found[:, row].addmm_(slopes[:, place], taps[:, tap_row, numbers])
+    return found.view(len(x), -1, x.shape[1])
 
 
-def _flat(images: Tensor) -> Float[Tensor, "n numbers"]:
-    return images.permute(0, 2, 3, 1).reshape(len(images), -1)
+def for_kernel(
+    slope: Tensor, x: Tensor, kernel: Tensor, blocks: Sequence[Block]
+) -> Float[Tensor, "o taps c"]:
+    """Return the gradient for the kernel: each tap gathers what it met in all places."""
+    slopes, rows = _places(slope), _lines(x)
+    found = torch.zeros_like(_lines(kernel))
+    for place, row, tap_row, numbers in blocks:
+        found[:, tap_row, numbers].addmm_(slopes[:, place].t(), rows[:, row])
+    return found.view(len(kernel), -1, x.shape[1])
+
+
+def _lines(images: Tensor) -> Float[Tensor, "n rows numbers"]:
+    return images.permute(0, 2, 3, 1).flatten(2)
+
+
+def _places(slope: Tensor) -> Float[Tensor, "n places o"]:
+    return slope.permute(0, 2, 3, 1).flatten(1, 2)

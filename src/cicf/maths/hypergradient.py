@@ -18,11 +18,12 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.utils import get_total_norm
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from cicf.core.replay import RandomState
 from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
+from cicf.maths.moving import bounded_alpha, leaves, moved, norm
 from cicf.maths.shares import (
     Derivative,
     Gradients,
@@ -35,6 +36,9 @@ from cicf.maths.shares import (
     total,
 )
 from cicf.maths.unread import unread
+
+Edges = list[GradientEdge | None]
+"""Where the graph of each gradient ends, which is all that differentiating it takes."""
 
 
 class Lengths(NamedTuple):
@@ -130,13 +134,11 @@ class VirtualStep:
     ) -> None:
         self._inner, self._setting = inner, setting
         self._theta, self._parameters = theta, {**theta, **phi}
-        # A graph serves both passes only where both give its samples the same weights.
-        is_part = any(piece.weights is not None for piece in inner.pieces)
-        self._keeps_graphs = has_curvature and setting.keeps_graphs and not is_part
-        self._graphs: list[Gradients] = []
+        self._kept = self._worth_keeping() if has_curvature else range(0)
+        self._graphs: list[Edges] = []
         self._states: list[RandomState] = []
         sums = self._sums(list(theta.values()))
-        shares = (self._first(piece, sums) for piece in inner.pieces)
+        shares = (self._first(place, piece, sums) for place, piece in enumerate(inner.pieces))
         self.loss, self.g, self.is_per_sample = total(shares, sums, setting.ranks)
 
     def taken(self, alpha: float) -> Parameters:
@@ -152,33 +154,49 @@ class VirtualStep:
     def curvature(self, v: Gradients) -> Gradients:
         """Return c = ∇⟨g†, v⟩ for θ, then φ, from pass 1's graphs or by replaying its forwards.
 
-        A replay draws the same random numbers, and leaves the random state as it found it.
+        A replay draws the same random numbers, and leaves the random state as it found it. The last
+        piece comes first: its graph is there, and makes room for those that are computed again.
         """
-        pieces = zip(self._inner.pieces, self._states, strict=True)
+        places = [n for n, piece in enumerate(self._inner.pieces) if piece.is_curved]
         sums = self._sums(list(self._parameters.values()))
-        shares = (self._second(piece, state, v, sums) for piece, state in pieces if piece.is_curved)
+        shares = (self._second(place, v, sums) for place in reversed(places))
         with self._setting.random.unchanged():
             return total(shares, sums, self._setting.ranks).gradients
+
+    def _worth_keeping(self) -> range:
+        """Return the places of the pieces whose graphs are kept for pass 3.
+
+        Of a batch in pieces that of the last one always is: only pass 2 comes between, which needs
+        less beside it than pass 3 does, where it goes through pieces of the same size.
+        """
+        count = len(self._inner.pieces)
+        # A graph serves both passes only where both give its samples the same weights.
+        if any(piece.weights is not None for piece in self._inner.pieces):
+            return range(0)
+        if self._setting.keeps_graphs:
+            return range(count)
+        return range(count - 1, count) if count > 1 else range(0)
 
     def _sums(self, wrt: Sequence[Tensor]) -> Sums:
         return Sums(wrt, num_pieces=len(self._inner.pieces))
 
-    def _first(self, piece: Piece, sums: Sums) -> Derivative:
+    def _first(self, place: int, piece: Piece, sums: Sums) -> Derivative:
         self._states.append(self._setting.random.capture())
-        if not self._keeps_graphs:
+        if place not in self._kept:
             then = partial(add_share, sums=sums, side=self._inner, piece=piece)
             return self._inner.loss(self._parameters, piece.batch, then)
         then = partial(derive, wrt=sums.wrt, side=self._inner, piece=piece)
         share = self._inner.loss(self._parameters, piece.batch, then)
         self._inspect(share.gradients)
-        self._graphs.append(share.gradients)
+        self._graphs.append(_edges(share.gradients))
         sums.add(share.gradients)
-        return share
+        return share._replace(gradients=[])
 
-    def _second(self, piece: Piece, state: RandomState, v: Gradients, sums: Sums) -> Derivative:
-        if self._keeps_graphs:
+    def _second(self, place: int, v: Gradients, sums: Sums) -> Derivative:
+        piece, state = self._inner.pieces[place], self._states[place]
+        if place in self._kept:
             # Taken off the list, so that each graph is freed before the next is walked.
-            g = self._graphs.pop(0)
+            g = self._graphs.pop()
 
             def walk(_: Tensor) -> Derivative:
                 _pull_back(g, v, sums)
@@ -192,7 +210,7 @@ class VirtualStep:
             with unread(theta):
                 share = derive(weighted, theta, side=self._inner, piece=piece)
             self._inspect(share.gradients)
-            _pull_back(share.gradients, v, sums)
+            _pull_back(_edges(share.gradients), v, sums)
             return share._replace(gradients=[])
 
         self._setting.random.restore(state)
@@ -214,37 +232,6 @@ def mean_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean loss of a batch."""
     return _evaluated(side, {**theta, **phi}, [], setting).loss
-
-
-def moved(theta: Parameters, g: Gradients, alpha: float) -> Parameters:
-    """Return θ† = θ − α g† as new leaves (Eq. 9); a parameter that g† does not reach stays."""
-    pairs = zip(theta.items(), g, strict=True)
-    return leaves(
-        {
-            name: value
-            if slope is None or alpha == 0
-            else torch.sub(value.detach(), slope, alpha=alpha)
-            for (name, value), slope in pairs
-        }
-    )
-
-
-def bounded_alpha(alpha: float, g: Gradients, theta: Parameters, *, max_step_ratio: float) -> float:
-    """Return the largest α' ≤ α with ‖α' g†‖ ≤ `max_step_ratio` ‖θ‖; it is never differentiated."""
-    if math.isinf(max_step_ratio) or alpha == 0:
-        return alpha
-    size = float(norm(g))
-    return alpha if size == 0 else min(alpha, max_step_ratio * float(norm(theta.values())) / size)
-
-
-def norm(values: Iterable[Tensor | None]) -> Float[Tensor, ""]:
-    """Return the Euclidean norm of all values together, None standing for zero."""
-    return get_total_norm([value.detach() for value in values if value is not None])
-
-
-def leaves(parameters: Parameters) -> Parameters:
-    """Return the same values as leaves of a graph of their own."""
-    return {name: value.detach().requires_grad_() for name, value in parameters.items()}
 
 
 def _steps(theta: Parameters, theta_dagger: Parameters, alpha: float) -> Iterator[Tensor]:
@@ -277,16 +264,24 @@ def _evaluated(
     return total(shares, sums, setting.ranks)
 
 
-def _pull_back(g: Gradients, v: Gradients, sums: Sums) -> None:
+def _edges(g: Gradients) -> Edges:
+    """Return where the graph of each gradient ends, without its numbers; None for a constant."""
+    return [
+        None if slope is None or not slope.requires_grad else get_gradient_edge(slope)
+        for slope in g
+    ]
+
+
+def _pull_back(g: Edges, v: Gradients, sums: Sums) -> None:
     """Add ∇⟨g, v⟩ to the sums; a gradient that is constant contributes nothing."""
     pairs = [
-        (slope, direction)
-        for slope, direction in zip(g, v, strict=True)
-        if slope is not None and direction is not None and slope.requires_grad
+        (edge, direction)
+        for edge, direction in zip(g, v, strict=True)
+        if edge is not None and direction is not None
     ]
     if pairs:
-        slopes, directions = zip(*pairs, strict=True)
-        sums.add_gradient(slopes, directions)
+        edges, directions = zip(*pairs, strict=True)
+        sums.add_gradient(edges, directions)
 
 
 def _minus(a: Tensor | None, b: Tensor | None, alpha: float) -> Tensor | None:

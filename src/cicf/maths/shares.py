@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from cicf.core import ConfigError, DataError
 from cicf.core.batch import Batch
@@ -104,7 +105,7 @@ class Sums:
 
     def add_gradient(
         self,
-        of: Sequence[Tensor],
+        of: Sequence[Tensor] | Sequence[GradientEdge],
         directions: Sequence[Tensor] | None = None,
         *,
         others: Sequence[Tensor] = (),
