@@ -15,8 +15,8 @@ _MMAP_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -4, -3, -1, -2
 """Numbers of glibc's `mallopt`."""
 _MOST = 2**31 - 1
 _PAD = 64 << 20
-_MAPS, _LARGE = 65536, 32 << 20
-"""How many blocks glibc maps by default, and the largest size from which it can be told to."""
+_MAPS, _LARGE = 65536, 4 << 20
+"""How many blocks glibc maps by default, and from which size on a lean process lets it do so."""
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _ERRORS = (
     "can't allocate memory",  # torch on a CPU
@@ -31,7 +31,8 @@ _ERRORS = (
 def keep_memory(*, is_lean: bool = False) -> bool:
     """Let the process keep the memory it frees for its next use; tell whether it does.
 
-    If it is to be lean, the largest blocks are given back: kept, they get cut up by smaller ones.
+    If it is to be lean, large blocks that find no room are given back after use: kept, they get cut
+    up by smaller ones.
     By default glibc gives large blocks back to the system at once, which then fills new ones with
     zeros page by page: on a CPU a third of the time of a step. Other systems are left alone, as is
     an allocator that the environment has settings for.

@@ -11,7 +11,7 @@ This is what unrolled autograd gives for `intervention.cicf_loss`, without its g
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,9 +21,8 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from cicf.core.replay import RandomState
-from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
-from cicf.maths.moving import bounded_alpha, leaves, moved, norm
+from cicf.maths.moving import along, bounded_alpha, leaves, moved, norm, product
 from cicf.maths.shares import (
     Derivative,
     Gradients,
@@ -101,13 +100,15 @@ def hypergradient(
     with setting.timed("pass 2"):
         after = gradient(outer, theta_dagger, phi, setting=setting)
     v = after.gradients[: len(theta)]
-    g_times_v = _product(_steps(theta, theta_dagger, alpha) if alpha else step.g, v)
+    g_times_v = product(step.g, v) if alpha == 0 else along(theta, theta_dagger, v) / alpha
     del theta_dagger
     c: Gradients = [None] * len(after.gradients)
     if has_curvature:
         with setting.timed("pass 3"):
             c = step.curvature(v)
-    result = [_minus(a, b, alpha) for a, b in zip(after.gradients, c, strict=True)]
+    lengths = Lengths(of_g, norm(v), norm(c), g_times_v, g_reaches)
+    pairs = zip(after.gradients, c, strict=True)
+    result = [_minus(a, b, alpha, in_place=step.owns_sums) for a, b in pairs]
     return Hypergradient(
         theta=result[: len(theta)],
         phi=result[len(theta) :],
@@ -115,7 +116,7 @@ def hypergradient(
         inner_loss=step.loss,
         outer_loss=after.loss,
         outer_loss_before=loss_before,
-        lengths=Lengths(of_g, norm(v), norm(c), g_times_v, g_reaches),
+        lengths=lengths,
         is_per_sample=step.is_per_sample and after.is_per_sample,
     )
 
@@ -134,6 +135,8 @@ class VirtualStep:
     ) -> None:
         self._inner, self._setting = inner, setting
         self._theta, self._parameters = theta, {**theta, **phi}
+        # Sums over pieces are tensors of their own; autograd may share what it finds for one piece.
+        self.owns_sums = len(inner.pieces) > 1
         self._kept = self._worth_keeping() if has_curvature else range(0)
         self._graphs: list[Edges] = []
         self._states: list[RandomState] = []
@@ -149,7 +152,7 @@ class VirtualStep:
         if alpha == 0:
             return leaves(self._theta)
         g, self.g = self.g, []
-        return moved(self._theta, g, alpha)
+        return moved(self._theta, g, alpha, in_place=self.owns_sums)
 
     def curvature(self, v: Gradients) -> Gradients:
         """Return c = ∇⟨g†, v⟩ for θ, then φ, from pass 1's graphs or by replaying its forwards.
@@ -234,25 +237,6 @@ def mean_loss(
     return _evaluated(side, {**theta, **phi}, [], setting).loss
 
 
-def _steps(theta: Parameters, theta_dagger: Parameters, alpha: float) -> Iterator[Tensor]:
-    """Yield (θ − θ†) / α, one parameter at a time."""
-    for name, value in theta.items():
-        yield (value.detach() - theta_dagger[name].detach()) / alpha
-
-
-def _product(g: Iterable[Tensor | None], v: Gradients) -> Float[Tensor, ""]:
-    pairs = ((a, b) for a, b in zip(g, v, strict=True) if a is not None and b is not None)
-    return sum((torch.dot(_flat(a), _flat(b)) for a, b in pairs), start=torch.zeros_like(norm(v)))
-
-
-def _flat(value: Tensor) -> Float[Tensor, " n"]:
-    """Return the numbers in one row, of kernels in the order in which they lie, channels last.
-
-    Both of a pair lie alike, so that nothing large is made on the way.
-    """
-    return (channels_last(value).permute(0, 2, 3, 1) if value.ndim == 4 else value).reshape(-1)
-
-
 def _evaluated(
     side: Side, parameters: Parameters, wrt: Sequence[Tensor], setting: Setting
 ) -> Derivative:
@@ -284,8 +268,9 @@ def _pull_back(g: Edges, v: Gradients, sums: Sums) -> None:
         sums.add_gradient(edges, directions)
 
 
-def _minus(a: Tensor | None, b: Tensor | None, alpha: float) -> Tensor | None:
-    """Return a − α b, None standing for zero."""
+def _minus(a: Tensor | None, b: Tensor | None, alpha: float, *, in_place: bool) -> Tensor | None:
+    """Return a − α b, None standing for zero; in place it takes the memory of b."""
     if b is None:
         return a
-    return -alpha * b if a is None else torch.sub(a, b, alpha=alpha)
+    out = b if in_place else None
+    return torch.mul(b, -alpha, out=out) if a is None else torch.sub(a, b, alpha=alpha, out=out)

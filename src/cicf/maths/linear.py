@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
 
+from cicf.maths.straight import adder_of
 from cicf.maths.unread import blank, is_unread
 
 Rows = Float[Tensor, "m _"]
@@ -55,11 +56,12 @@ class _LinearGradient(Function):
     ) -> Any:
         ctx.save_for_backward(slope, x, weight)
         ctx.set_materialize_grads(False)
+        ctx.weight = names[0]
         of_weight, of_bias = map(is_unread, names)
         to_x = slope @ weight if wanted[0] else None
         to_weight = to_bias = None
         if wanted[1]:
-            to_weight = blank(weight) if of_weight else slope.t() @ x
+            to_weight = blank(weight) if of_weight else _for_weight(slope, x, names[0])
         if wanted[2]:
             to_bias = blank(weight[:, 0]) if of_bias else slope.sum(0)
         return to_x, to_weight, to_bias
@@ -79,8 +81,16 @@ class _LinearGradient(Function):
         if needs[1] and k is not None:
             to_x = slope @ k
         if needs[2] and a is not None:
-            to_weight = slope.t() @ a
+            to_weight = _for_weight(slope, a, ctx.weight)
         return to_slope, to_x, to_weight, None, None
+
+
+def _for_weight(slope: Rows, x: Rows, name: int) -> Tensor | None:
+    """Return the gradient for the weight, or None where it has gone straight into its sum."""
+    if (add := adder_of(name)) is None:
+        return slope.t() @ x
+    add(slope, x)
+    return None
 
 
 def _directional(x: Tensor, weight: Tensor, direction: tuple[Tensor | None, ...]) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from cicf.core.batch import Batch
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
 from cicf.maths.intervention import Parameters
+from cicf.maths.straight import straight
 from cicf.maths.unread import blank
 
 Gradients = list[Float[Tensor, "..."] | None]
@@ -90,7 +91,7 @@ class Sums:
     """Are gradients with respect to parameters that grow by those of each piece.
 
     Each is added as soon as autograd finds it and is let go of then, so that those of a piece are
-    never held all at once.
+    never held all at once; those of linear layers are added as they are made.
     """
 
     def __init__(self, wrt: Sequence[Tensor], *, num_pieces: int) -> None:
@@ -111,11 +112,23 @@ class Sums:
         others: Sequence[Tensor] = (),
     ) -> bool:
         """Add the gradient of tensors; tell whether they depend on others, which they must not."""
-        with nullcontext() if self._is_single else self._watching():
+        with self._open(), nullcontext() if self._is_single else self._watching():
             found = torch.autograd.grad(of, [*self.wrt, *others], directions, allow_unused=True)
         if self._is_single:
             self.add(found[: len(self.wrt)])
         return any(value is not None for value in found[len(self.wrt) :])
+
+    def _open(self) -> AbstractContextManager[None]:
+        """Let operators that can do so add to the sums themselves."""
+        matrices = ((place, leaf) for place, leaf in enumerate(self.wrt) if leaf.ndim == 2)
+        return straight({id(leaf): partial(self._add_product, place) for place, leaf in matrices})
+
+    def _add_product(self, place: int, a: Tensor, b: Tensor) -> None:
+        old = self.gradients[place]
+        if old is None:
+            self.gradients[place] = a.t() @ b
+        else:
+            old.addmm_(a.t(), b)
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -128,8 +141,10 @@ class Sums:
             for handle in handles:
                 handle.remove()
 
-    def _add(self, value: Tensor, place: int) -> Tensor:
+    def _add(self, value: Tensor | None, place: int) -> Tensor | None:
         """Add a gradient to the sum of its parameter; return what may stand in its place."""
+        if value is None:  # all of it went straight into the sum
+            return None
         old, dense = self.gradients[place], _dense(value.detach())
         if old is not None:
             old.add_(dense)

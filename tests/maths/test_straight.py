@@ -1,0 +1,75 @@
+"""Gradients of linear layers that are added to their sums while they are found."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cicf.maths.linear import linear
+from cicf.maths.shares import Sums
+from cicf.maths.straight import adder_of, straight
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def once(x: Tensor, weight: Tensor) -> Tensor:
+    return linear(x, weight, None).square().sum()
+
+
+def twice(x: Tensor, weight: Tensor) -> Tensor:
+    return linear(linear(x, weight, None).tanh(), weight, None).square().sum()
+
+
+def tied(x: Tensor, weight: Tensor) -> Tensor:
+    return once(x, weight) + (weight.exp() * linear(x, weight, None).sum()).sum()
+
+
+def of_a_function(x: Tensor, weight: Tensor) -> Tensor:
+    return once(x, weight.sin())
+
+
+@pytest.mark.parametrize("loss", [once, twice, tied, of_a_function])
+@pytest.mark.parametrize("num_pieces", [1, 3])
+def test_sums_are_what_autograd_gives(loss: Loss, num_pieces: int) -> None:
+    weight, pieces = torch.randn(4, 4, requires_grad=True), torch.randn(num_pieces, 5, 4)
+    sums = Sums([weight], num_pieces=num_pieces)
+    for x in pieces:
+        sums.add_gradient([loss(x, weight)])
+    (expected,) = torch.autograd.grad(sum(loss(x, weight) for x in pieces), weight)
+    torch.testing.assert_close(sums.gradients[0], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [once, twice, tied, of_a_function])
+def test_sums_of_second_derivatives_are_what_autograd_gives(loss: Loss) -> None:
+    weight, direction = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+    pieces = torch.randn(3, 5, 4)
+
+    def slope(x: Tensor) -> Tensor:
+        return torch.autograd.grad(loss(x, weight), weight, create_graph=True)[0]
+
+    sums = Sums([weight], num_pieces=3)
+    for x in pieces:
+        sums.add_gradient([slope(x)], [direction])
+    (expected,) = torch.autograd.grad(sum(map(slope, pieces)), weight, direction)
+    torch.testing.assert_close(sums.gradients[0], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_autograd_gets_nothing_of_what_was_added() -> None:
+    weight, x = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
+    added: list[tuple[Tensor, Tensor]] = []
+    with straight({id(weight): lambda a, b: added.append((a, b))}):
+        (found,) = torch.autograd.grad(once(x, weight), weight, allow_unused=True)
+    ((slopes, rows),) = added
+    assert found is None
+    torch.testing.assert_close(slopes.t() @ rows, 2 * (weight @ x.t() @ x))
+
+
+def test_nothing_is_added_afterwards() -> None:
+    weight = nn.Parameter(torch.randn(3, 4))
+    with straight({id(weight): lambda a, b: None}):
+        assert adder_of(id(weight)) is not None
+        assert adder_of(id(torch.empty(0))) is None
+    assert adder_of(id(weight)) is None
