@@ -28,8 +28,11 @@ CASES = {
     "depthwise": (4, 4, (3, 3), (5, 5), Geometry((2, 2), (1, 1), (1, 1), 4)),
     "one-channel": (1, 1, (3, 3), (5, 5), SIMPLE),
     "one-place": (3, 4, (2, 2), (2, 2), SIMPLE),
-    "covered": (3, 4, (3, 3), (2, 2), Geometry((1, 1), (1, 1), (1, 1), 1)),
-    "strided-covered": (3, 4, (3, 3), (2, 1), Geometry((2, 2), (1, 1), (1, 1), 1)),
+    "placed": (3, 4, (3, 3), (2, 2), Geometry((1, 1), (1, 1), (1, 1), 1)),
+    "strided-placed": (3, 4, (3, 3), (2, 1), Geometry((2, 2), (1, 1), (1, 1), 1)),
+    "strided-placed-large": (3, 4, (3, 3), (4, 4), Geometry((2, 2), (1, 1), (1, 1), 1)),
+    "placed-far": (3, 4, (2, 3), (5, 4), Geometry((4, 3), (0, 1), (1, 1), 1)),
+    "placed-on-padding": (3, 4, (2, 2), (1, 1), Geometry((2, 2), (2, 1), (1, 1), 1)),
     "product": (64, 128, (3, 3), (4, 4), Geometry((1, 1), (1, 1), (1, 1), 1)),
     "strided-product": (128, 64, (3, 2), (5, 7), Geometry((2, 1), (1, 0), (1, 1), 1)),
     "small-product": (64, 64, (1, 1), (3, 5), SIMPLE._replace(stride=(2, 2))),
@@ -86,7 +89,7 @@ def test_only_what_is_needed_has_a_gradient(name: str, needed: tuple[int, ...]) 
     assert_same(derivatives(convolved, inputs, how), derivatives(torch_convolved, inputs, how))
 
 
-@pytest.mark.parametrize("name", ["plain", "uneven", "depthwise", "covered", "strided-one-by-one"])
+@pytest.mark.parametrize("name", ["plain", "uneven", "depthwise", "placed", "strided-one-by-one"])
 def test_second_derivatives_are_those_of_finite_differences(name: str) -> None:
     inputs, how = tensors(name, n=1)
     torch.autograd.gradgradcheck(
@@ -148,7 +151,7 @@ def test_change_of_a_saved_image_is_refused() -> None:
         y.sum().backward()
 
 
-@pytest.mark.parametrize("name", ["plain", "grouped", "covered", "product"])
+@pytest.mark.parametrize("name", ["plain", "grouped", "placed", "product"])
 def test_third_derivatives_are_those_of_torch(name: str) -> None:
     def third(convolve: Convolution) -> list[Tensor]:
         torch.manual_seed(2)

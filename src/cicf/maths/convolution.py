@@ -5,6 +5,7 @@ derivatives are made of the three products that a convolution has: its value, it
 image, its gradient for the kernel. All are taken with channels last, which needs no reordering.
 """
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
 
-from cicf.maths import covered
+from cicf.maths import placed
+from cicf.maths.straight import made
 from cicf.maths.unread import blank, is_unread
 
 Images = Float[Tensor, "n _ _ _"]
@@ -22,6 +24,9 @@ Kernel = Float[Tensor, "_ _ _ _"]
 
 _COLUMNS = 1 << 20
 """Numbers in the largest matrix of patches: 4 MiB in single precision, which a cache can hold."""
+
+_PLACES = 4
+"""Places of a kernel up to which matrix products are faster than what torch does."""
 
 _FEW, _LARGE = 16, 49
 """Channels below which, and taps above which, channels last add up with a larger rounding error."""
@@ -98,13 +103,13 @@ class _ConvolutionGradient(Function):
         names: tuple[int, int],
     ) -> Any:
         ctx.save_for_backward(slope, x, kernel)
-        ctx.how = how
+        ctx.how, ctx.kernel = how, names[0]
         ctx.set_materialize_grads(False)
         of_kernel, of_bias = map(is_unread, names)
         to_image = _for_image(slope, x, kernel, how) if wanted[0] else None
         to_kernel = to_bias = None
         if wanted[1]:
-            to_kernel = blank(kernel) if of_kernel else _for_kernel(slope, x, kernel, how)
+            to_kernel = blank(kernel) if of_kernel else _straight(slope, x, kernel, how, names[0])
         if wanted[2]:
             # By itself, which is faster than by the kernel that could do it along the way.
             to_bias = blank(slope[0, :, 0, 0]) if of_bias else slope.sum((0, 2, 3))
@@ -126,7 +131,7 @@ class _ConvolutionGradient(Function):
         if needs[1] and weight is not None:
             to_image = _for_image(slope, x, weight, how)
         if needs[2] and image is not None:
-            to_kernel = _for_kernel(slope, image, kernel, how)
+            to_kernel = _straight(slope, image, kernel, how, ctx.kernel)
         return to_slope, to_image, to_kernel, None, None, None
 
 
@@ -160,39 +165,57 @@ def _value(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Ten
 
 def _convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
     if (blocks := _blocks(x, kernel, how)) is not None:
-        return _map(covered.value(x, kernel, bias, blocks), how.places(x, kernel))
+        places = how.places(x, kernel)
+        return _map(placed.value(x, kernel, bias, blocks, math.prod(places)), places)
     found: Tensor = torch.ops.aten.convolution(x, kernel, bias, *how[:3], False, (0, 0), how.groups)
     return channels_last(found)
 
 
 def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
     if (blocks := _blocks(x, kernel, how)) is not None:
-        return _map(covered.for_image(slope, x, kernel, blocks), _sides(x))
+        return _map(placed.for_image(slope, x, kernel, blocks), _sides(x))
     found: Tensor = torch.ops.aten.convolution_backward(
         slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (True, False, False)
     )[0]
     return channels_last(found)
 
 
+def _straight(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry, name: int) -> Tensor | None:
+    """Return the gradient for the kernel, or None where it has gone straight into its sum."""
+
+    def make(into: Tensor | None) -> Tensor:
+        if into is None:
+            return _for_kernel(slope, x, kernel, how)
+        blocks = _blocks(x, kernel, how)
+        if blocks is None or not into.is_contiguous(memory_format=torch.channels_last):
+            return into.add_(_for_kernel(slope, x, kernel, how))
+        placed.add_for_kernel(into, slope, x, blocks)
+        return into
+
+    return made(name, make)
+
+
 def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
     if (blocks := _blocks(x, kernel, how)) is not None:
-        return _map(covered.for_kernel(slope, x, kernel, blocks), _sides(kernel))
+        found = torch.zeros_like(kernel)
+        placed.add_for_kernel(found, slope, x, blocks)
+        return found
     if _prefers_product(slope, kernel, how):
         return _by_product(slope, x, kernel, how)
-    found: Tensor = torch.ops.aten.convolution_backward(
+    to_kernel: Tensor = torch.ops.aten.convolution_backward(
         slope, x, kernel, None, *how[:3], False, (0, 0), how.groups, (False, True, False)
     )[1]
-    return channels_last(found)
+    return channels_last(to_kernel)
 
 
-def _blocks(x: Tensor, kernel: Tensor, how: Geometry) -> list[covered.Block] | None:
-    """Return the products that make a convolution whose kernel covers the images, if it does."""
-    image, size = _sides(x), _sides(kernel)
-    if how.groups != 1 or how.dilation != (1, 1) or size == (1, 1):
+def _blocks(x: Tensor, kernel: Tensor, how: Geometry) -> list[placed.Block] | None:
+    """Return the products that make a convolution with few places, if it has few."""
+    if how.groups != 1 or how.dilation != (1, 1) or kernel[0, 0].numel() == 1:
         return None
-    if not covered.is_covered(image, size, how.stride, how.padding):
+    places = how.places(x, kernel)
+    if min(places) < 1 or math.prod(places) > _PLACES:
         return None
-    return covered.blocks_of(x, how.places(x, kernel), how.stride, how.padding)
+    return placed.blocks_of(x, _sides(kernel), places, how.stride, how.padding)
 
 
 def _map(rows: Float[Tensor, "n rows c"], sides: tuple[int, int]) -> Images:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
 
-from cicf.maths.straight import adder_of
+from cicf.maths.straight import made
 from cicf.maths.unread import blank, is_unread
 
 Rows = Float[Tensor, "m _"]
@@ -87,10 +87,11 @@ class _LinearGradient(Function):
 
 def _for_weight(slope: Rows, x: Rows, name: int) -> Tensor | None:
     """Return the gradient for the weight, or None where it has gone straight into its sum."""
-    if (add := adder_of(name)) is None:
-        return slope.t() @ x
-    add(slope, x)
-    return None
+
+    def make(into: Tensor | None) -> Tensor:
+        return slope.t() @ x if into is None else into.addmm_(slope.t(), x)
+
+    return made(name, make)
 
 
 def _directional(x: Tensor, weight: Tensor, direction: tuple[Tensor | None, ...]) -> Tensor | None:

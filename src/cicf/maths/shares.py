@@ -17,7 +17,7 @@ from cicf.core.batch import Batch
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
 from cicf.maths.intervention import Parameters
-from cicf.maths.straight import straight
+from cicf.maths.straight import Made, straight
 from cicf.maths.unread import blank
 
 Gradients = list[Float[Tensor, "..."] | None]
@@ -91,7 +91,7 @@ class Sums:
     """Are gradients with respect to parameters that grow by those of each piece.
 
     Each is added as soon as autograd finds it and is let go of then, so that those of a piece are
-    never held all at once; those of linear layers are added as they are made.
+    never held all at once; those of layers' weights are added as they are made.
     """
 
     def __init__(self, wrt: Sequence[Tensor], *, num_pieces: int) -> None:
@@ -120,15 +120,11 @@ class Sums:
 
     def _open(self) -> AbstractContextManager[None]:
         """Let operators that can do so add to the sums themselves."""
-        matrices = ((place, leaf) for place, leaf in enumerate(self.wrt) if leaf.ndim == 2)
-        return straight({id(leaf): partial(self._add_product, place) for place, leaf in matrices})
+        leaves = enumerate(self.wrt)
+        return straight({id(leaf): partial(self._make, place) for place, leaf in leaves})
 
-    def _add_product(self, place: int, a: Tensor, b: Tensor) -> None:
-        old = self.gradients[place]
-        if old is None:
-            self.gradients[place] = a.t() @ b
-        else:
-            old.addmm_(a.t(), b)
+    def _make(self, place: int, make: Made) -> None:
+        self.gradients[place] = make(self.gradients[place])
 
     @contextmanager
     def _watching(self) -> Iterator[None]:

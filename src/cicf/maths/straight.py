@@ -1,8 +1,8 @@
 """Gradients that go straight into their sums, so that they take no memory of their own.
 
-The gradient of a weight is a product of two matrices. Where only its sum over pieces is wanted, the
-product is added to that sum as it is made; for a large linear layer it would be as large as the
-layer, for every piece and every place in the graph that has a part in it.
+The gradient of a weight is made of products of matrices. Where only its sum over pieces is wanted,
+they are added to that sum as they are made; by itself it would be as large as the layer, for every
+piece and every place in the graph that has a part in it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,8 +12,10 @@ from contextvars import ContextVar
 from jaxtyping import Float
 from torch import Tensor
 
-Adder = Callable[[Float[Tensor, "n o"], Float[Tensor, "n c"]], None]
-"""Adds aᵀ b to the sum of a gradient."""
+Made = Callable[[Float[Tensor, "..."] | None], Float[Tensor, "..."]]
+"""Adds a gradient to a sum in place and returns it; without a sum, returns one of its own."""
+Adder = Callable[[Made], None]
+"""Lets a gradient be made in its sum."""
 
 _ADDERS: ContextVar[Mapping[int, Adder] | None] = ContextVar("adders", default=None)
 
@@ -31,6 +33,10 @@ def straight(adders: Mapping[int, Adder]) -> Iterator[None]:
         _ADDERS.reset(token)
 
 
-def adder_of(name: int) -> Adder | None:
-    """Return what adds to the gradient of the tensor that has this id, if there is such a sum."""
-    return (_ADDERS.get() or {}).get(name)
+def made(name: int, make: Made) -> Float[Tensor, "..."] | None:
+    """Return the gradient of the tensor that has this id, or None where it went into its sum."""
+    add = (_ADDERS.get() or {}).get(name)
+    if add is None:
+        return make(None)
+    add(make)
+    return None
