@@ -1,6 +1,7 @@
 """Gradients of weights that are added to their sums while they are found."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from cicf.maths.convolution import Geometry, convolved
 from cicf.maths.linear import linear
 from cicf.maths.shares import Sums
-from cicf.maths.straight import made, straight
+from cicf.maths.straight import Walk, made, straight
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -89,15 +90,43 @@ def test_sums_of_second_derivatives_are_what_autograd_gives(loss: Loss) -> None:
 def test_autograd_gets_nothing_of_what_was_added() -> None:
     weight, x = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
     added: list[Tensor] = []
-    with straight({id(weight): lambda make: added.append(make(torch.ones(3, 4)))}):
-        (found,) = torch.autograd.grad(once(x, weight), weight, allow_unused=True)
+    loss, walk = once(x, weight), Walk()
+    adders = {id(weight): lambda make: added.append(make(torch.ones(3, 4)))}
+    with walk.begun_at([loss.grad_fn]), straight(walk, adders):
+        (found,) = torch.autograd.grad(loss, weight, allow_unused=True)
     assert found is None
     torch.testing.assert_close(added, [1 + 2 * (weight @ x.t() @ x)])
 
 
-def test_nothing_is_added_afterwards() -> None:
+def test_nothing_is_added_outside_of_the_walk() -> None:
     weight, other = torch.empty(0), torch.empty(0)
-    with straight({id(weight): lambda _: None}):
-        assert made(id(weight), lambda _: other) is None
-        assert made(id(other), lambda _: other) is other
+    with straight(Walk(), {id(weight): lambda _: None}):
+        assert made(id(weight), lambda _: other) is other
     assert made(id(weight), lambda _: other) is other
+
+
+class Doubled(torch.autograd.Function):
+    """Is a linear layer with twice its gradient, which its own walk through a graph finds."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.inputs = x, weight
+        with torch.enable_grad():
+            ctx.y = linear(x, weight, None)
+        return ctx.y.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        (found,) = torch.autograd.grad(ctx.y, ctx.inputs[1], slopes[0], retain_graph=True)
+        return None, 2 * found
+
+
+@pytest.mark.parametrize("num_pieces", [1, 2])
+def test_a_function_that_asks_autograd_on_the_way_gets_its_answer(num_pieces: int) -> None:
+    weight, pieces = torch.randn(3, 4, requires_grad=True), torch.randn(num_pieces, 5, 4)
+    sums = Sums([weight], num_pieces=num_pieces)
+    for x in pieces:
+        y: Tensor = Doubled.apply(x, weight)  # type: ignore[no-untyped-call]
+        sums.add_gradient([y.sum()])
+    expected = 2 * pieces.sum((0, 1)).expand(3, 4)
+    torch.testing.assert_close(sums.gradients[0], expected)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from cicf.core.batch import Batch
 from cicf.core.ranks import Ranks
 from cicf.core.replay import RandomSource
 from cicf.maths.intervention import Parameters
-from cicf.maths.straight import Made, straight
+from cicf.maths.straight import Adder, Made, Walk, straight
 from cicf.maths.unread import blank
 
 Gradients = list[Float[Tensor, "..."] | None]
@@ -112,42 +112,50 @@ class Sums:
         others: Sequence[Tensor] = (),
     ) -> bool:
         """Add the gradient of tensors; tell whether they depend on others, which they must not."""
-        with self._open(), nullcontext() if self._is_single else self._watching():
+        walk = Walk()
+        roots = [each.grad_fn if isinstance(each, Tensor) else each.node for each in of]
+        added: set[int] = set()
+        watched = nullcontext() if self._is_single else self._watching(walk, added)
+        with walk.begun_at(roots), straight(walk, self._adders()), watched:
             found = torch.autograd.grad(of, [*self.wrt, *others], directions, allow_unused=True)
-        if self._is_single:
-            self.add(found[: len(self.wrt)])
+        values = found[: len(self.wrt)]
+        self.add([None if place in added else each for place, each in enumerate(values)])
         return any(value is not None for value in found[len(self.wrt) :])
 
-    def _open(self) -> AbstractContextManager[None]:
-        """Let operators that can do so add to the sums themselves."""
-        leaves = enumerate(self.wrt)
-        return straight({id(leaf): partial(self._make, place) for place, leaf in leaves})
+    def _adders(self) -> dict[int, Adder]:
+        """Return what lets operators that can do so add to the sums themselves."""
+        return {id(leaf): partial(self._make, place) for place, leaf in enumerate(self.wrt)}
 
     def _make(self, place: int, make: Made) -> None:
         self.gradients[place] = make(self.gradients[place])
 
     @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Add what autograd finds meanwhile, and leave a blank in its place."""
+    def _watching(self, walk: Walk, added: set[int]) -> Iterator[None]:
+        """Add what a walk finds, leave a blank in its place, and tell which were added."""
+
+        def add(value: Tensor | None, place: int) -> Tensor | None:
+            if value is None or value.is_sparse or not walk.is_current:
+                return value
+            self._add(value, place)
+            added.add(place)
+            return blank(value)
+
         leaves = enumerate(self.wrt)
-        handles = [leaf.register_hook(partial(self._add, place=place)) for place, leaf in leaves]
+        handles = [leaf.register_hook(partial(add, place=place)) for place, leaf in leaves]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
-    def _add(self, value: Tensor | None, place: int) -> Tensor | None:
-        """Add a gradient to the sum of its parameter; return what may stand in its place."""
-        if value is None:  # all of it went straight into the sum
-            return None
+    def _add(self, value: Tensor, place: int) -> None:
+        """Add a gradient to the sum of its parameter."""
         old, dense = self.gradients[place], _dense(value.detach())
         if old is not None:
             old.add_(dense)
         else:
             # A copy, since what autograd returns may be shared among parameters.
             self.gradients[place] = dense if self._is_single else dense.clone()
-        return value if value.is_sparse else blank(value)
 
 
 def derive(loss: Tensor, wrt: Sequence[Tensor], *, side: Side, piece: Piece) -> Derivative:
