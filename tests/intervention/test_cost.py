@@ -12,7 +12,7 @@ from cicf.core.pace import Pace
 from cicf.intervention.pace import saved_bytes
 
 M, OUTER, CLASSES = 12, 4, 3
-ADDMM = torch.ops.aten.addmm_
+ADDMM, LINEAR = torch.ops.aten.addmm_, torch.ops.mkldnn._linear_pointwise
 
 
 def network(width: int = 6) -> nn.Sequential:
@@ -37,8 +37,13 @@ def addmm_flops(out: Sequence[int], a: Sequence[int], b: Sequence[int], **_: obj
     return 2 * a[0] * a[1] * b[1]
 
 
+def linear_flops(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
+    assert x[1] == weight[1]
+    return 2 * x[0] * x[1] * weight[0]
+
+
 def counter() -> FlopCounterMode:
-    return FlopCounterMode(display=False, custom_mapping={ADDMM: addmm_flops})
+    return FlopCounterMode(display=False, custom_mapping={ADDMM: addmm_flops, LINEAR: linear_flops})
 
 
 def forward_flops(model: nn.Module) -> tuple[int, int]:

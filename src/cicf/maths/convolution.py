@@ -6,7 +6,6 @@ image, its gradient for the kernel. All are taken with channels last, which need
 """
 
 import math
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cicf.maths import placed
+from cicf.maths.products import has_wide_kernels
 from cicf.maths.straight import made
 from cicf.maths.unread import blank, is_unread
 
@@ -230,18 +230,13 @@ def _sides(images: Tensor) -> tuple[int, int]:
 
 def _prefers_product(slope: Tensor, kernel: Tensor, how: Geometry) -> bool:
     """Tell where one matrix product is faster than a direct kernel: many channels, small maps."""
-    if _has_wide_kernels() or how.groups != 1 or how.dilation != (1, 1):
+    # With AVX-512 direct kernels are as fast.
+    if has_wide_kernels() or how.groups != 1 or how.dilation != (1, 1):
         return False
     channels = kernel.shape[0], kernel.shape[1]
     is_small = slope.shape[2] * slope.shape[3] <= 16
     is_product = min(channels) >= 64 and (max(channels) >= 128 or is_small)
     return is_product and kernel[0, 0].numel() <= 9
-
-
-@cache
-def _has_wide_kernels() -> bool:
-    """Tell whether torch's direct kernels use AVX-512, with which they are faster than products."""
-    return "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
 def _by_product(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:

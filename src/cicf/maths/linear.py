@@ -5,12 +5,12 @@ In a network with large linear layers that gradient is most of what a step has t
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
 
+from cicf.maths.products import product
 from cicf.maths.straight import made
 from cicf.maths.unread import blank, is_unread
 
@@ -58,7 +58,7 @@ class _LinearGradient(Function):
         ctx.set_materialize_grads(False)
         ctx.weight = names[0]
         of_weight, of_bias = map(is_unread, names)
-        to_x = slope @ weight if wanted[0] else None
+        to_x = product(slope, weight) if wanted[0] else None
         to_weight = to_bias = None
         if wanted[1]:
             to_weight = blank(weight) if of_weight else _for_weight(slope, x, names[0])
@@ -79,7 +79,7 @@ class _LinearGradient(Function):
         if needs[0]:
             to_slope = _directional(x, weight, (a, k, b))
         if needs[1] and k is not None:
-            to_x = slope @ k
+            to_x = product(slope, k)
         if needs[2] and a is not None:
             to_weight = _for_weight(slope, a, ctx.weight)
         return to_slope, to_x, to_weight, None, None
@@ -89,7 +89,7 @@ def _for_weight(slope: Rows, x: Rows, name: int) -> Tensor | None:
     """Return the gradient for the weight, or None where it has gone straight into its sum."""
 
     def make(into: Tensor | None) -> Tensor:
-        return slope.t() @ x if into is None else into.addmm_(slope.t(), x)
+        return product(slope.t(), x) if into is None else into.addmm_(slope.t(), x)
 
     return made(name, make)
 
@@ -102,6 +102,10 @@ def _directional(x: Tensor, weight: Tensor, direction: tuple[Tensor | None, ...]
         return None if b is None else b.expand(len(x), -1)
     if k is None:
         assert a is not None
-        return F.linear(a, weight, b)
-    found = F.linear(x, k, b)
-    return found if a is None else torch.addmm(found, a, weight.t())
+        return _plus(product(a, weight.t()), b)
+    found = _plus(product(x, k.t()), b)
+    return found if a is None else found + product(a, weight.t())
+
+
+def _plus(rows: Rows, bias: Tensor | None) -> Rows:
+    return rows if bias is None else rows + bias
