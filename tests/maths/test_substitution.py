@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 OURS = {
     *("_ConvolutionBackward", "_LinearBackward", "_RectifiedBackward"),
-    *("_MaxPooledBackward", "_NormalisedBackward"),
+    *("_MaxPooledBackward", "_NormalisedBackward", "_FoldedBackward"),
 }
 
 
@@ -399,3 +399,69 @@ def test_pooling_sees_what_was_changed_in_place(function: Callable[[Tensor], Ten
     with LeanOperators():
         found = function(x)
     torch.testing.assert_close(found, function(x))
+
+
+def normed() -> nn.Sequential:
+    """Return a convolution without bias and a batch norm, which are folded."""
+    return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4))
+
+
+def test_batch_norm_is_folded_into_the_convolution_before_it() -> None:
+    model = normed().eval()
+    with LeanOperators():
+        assert type(model(image(2, 4, 8, 8)).grad_fn).__name__ == "_FoldedBackward"
+
+
+def changed_before_norm(x: Tensor) -> Tensor:
+    y = F.conv2d(x, KERNEL)
+    with torch.no_grad():
+        y.add_(1)
+    return norm(y)
+
+
+def hook_before_norm(x: Tensor) -> Tensor:
+    y = F.conv2d(x, KERNEL)
+    y.register_hook(lambda slope: -slope)
+    return norm(y)
+
+
+def kept_before_norm(x: Tensor) -> Tensor:
+    y = F.conv2d(x, KERNEL)
+    y.retain_grad()
+    return norm(y)
+
+
+@pytest.mark.parametrize("function", [changed_before_norm, hook_before_norm, kept_before_norm])
+def test_a_map_that_somebody_sees_to_is_not_folded(function: Callable[[Tensor], Tensor]) -> None:
+    x = image().detach().requires_grad_()
+    with LeanOperators():
+        found = function(x)
+        assert type(found.grad_fn).__name__ != "_FoldedBackward"
+    expected = function(x)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x) for y in (found, expected)))
+
+
+class Asking(nn.Module):
+    """Asks for the slope of what the first of some layers returns, when all have been computed."""
+
+    def __init__(self, way: str, *layers: nn.Module) -> None:
+        super().__init__()
+        self.way, self.layers = way, nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = first = self.layers[0](x)
+        for layer in self.layers[1:]:
+            y = layer(y)
+        if self.way == "hook":
+            first.register_hook(lambda slope: 2 * slope)
+            return y
+        (slope,) = torch.autograd.grad((y**2).sum(), first, create_graph=True)
+        return y + (slope**2).mean((2, 3), keepdim=True)
+
+
+@pytest.mark.parametrize("way", ["hook", "gradient"])
+@pytest.mark.parametrize("layers", ["norm", "pool"])
+def test_step_is_exact_where_a_model_asks_for_a_slope_in_between(way: str, layers: str) -> None:
+    between = normed() if layers == "norm" else (nn.ReLU(), nn.MaxPool2d(3, 1, 1))
+    assert gap(network(Asking(way, *between))) < 1e-10

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cicf.maths.convolution import Geometry, convolved
+from cicf.maths.folded import Convolved, folded
 from cicf.maths.linear import linear
 from cicf.maths.operators import Statistics, normalised
 from cicf.maths.unread import blank, unread
@@ -15,7 +16,14 @@ from cicf.maths.unread import blank, unread
 pytestmark = pytest.mark.usefixtures("float64")
 
 HOW = Geometry((1, 1), (1, 1), (1, 1), 1)
-OPERATORS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], list[Tensor]]] = {
+
+
+def norm_of_convolution(x: Tensor, kernel: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    of = Convolved(x, kernel, HOW, convolved(x, kernel, None, HOW))
+    return folded(of, weight, bias, Statistics(torch.ones(4), torch.full((4,), 2.0), 1e-5))
+
+
+OPERATORS: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "convolved": (
         lambda x, weight, bias: convolved(x, weight, bias, HOW),
         [torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3), torch.randn(4)],
@@ -26,6 +34,10 @@ OPERATORS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], list[Tens
             x, weight, bias, Statistics(torch.ones(3), torch.full((3,), 2.0), 1e-5)
         ),
         [torch.randn(2, 3, 5, 5), torch.randn(3), torch.randn(3)],
+    ),
+    "folded": (
+        norm_of_convolution,
+        [torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3), torch.randn(4), torch.randn(4)],
     ),
 }
 each_operator = pytest.mark.parametrize("name", OPERATORS)

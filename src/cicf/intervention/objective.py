@@ -18,7 +18,7 @@ from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
 from cicf.maths.moving import leaves
 from cicf.maths.shares import Derivative, Loss
-from cicf.maths.substitution import LeanOperators
+from cicf.maths.substitution import LeanOperators, PassedOverError
 
 BatchNorm = Literal["batch", "running", "frozen"]
 """`batch`: by batch statistics in all passes, where the model's mode says so. `running`: the inner
@@ -66,13 +66,14 @@ class Objective(nn.Module):
             self._is_lean = False
 
     def is_misled(self, error: BaseException) -> bool:
-        """Tell whether a model failed because our operators put channels last.
+        """Tell whether a model failed because our operators are not torch's.
 
-        They see to the views that a model takes, but not to those within a checkpoint or within a
-        backward of the model's own, which run when nobody answers for torch.
+        They put channels last, and see to the views that a model takes, but not to those within a
+        checkpoint or within a backward of the model's own, which run when nobody answers for torch.
+        They also pass over tensors between two layers, whose slopes a model may ask for.
         """
         is_view = isinstance(error, RuntimeError) and "view size is not compatible" in str(error)
-        return is_view and not self._is_left_to_torch
+        return (is_view or isinstance(error, PassedOverError)) and not self._is_left_to_torch
 
     def leave_to_torch(self) -> None:
         """Compute all by torch's operators from now on."""

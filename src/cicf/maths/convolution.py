@@ -106,7 +106,7 @@ class _ConvolutionGradient(Function):
         ctx.how, ctx.kernel = how, names[0]
         ctx.set_materialize_grads(False)
         of_kernel, of_bias = map(is_unread, names)
-        to_image = _for_image(slope, x, kernel, how) if wanted[0] else None
+        to_image = for_image(slope, x, kernel, how) if wanted[0] else None
         to_kernel = to_bias = None
         if wanted[1]:
             to_kernel = blank(kernel) if of_kernel else _straight(slope, x, kernel, how, names[0])
@@ -127,17 +127,17 @@ class _ConvolutionGradient(Function):
         needs, how = ctx.needs_input_grad, ctx.how
         to_slope = to_image = to_kernel = None
         if needs[0]:
-            to_slope = _directional(x, kernel, (image, weight, bias), how)
+            to_slope = directional(x, kernel, (image, weight, bias), how)
         if needs[1] and weight is not None:
-            to_image = _for_image(slope, x, weight, how)
+            to_image = for_image(slope, x, weight, how)
         if needs[2] and image is not None:
             to_kernel = _straight(slope, image, kernel, how, ctx.kernel)
         return to_slope, to_image, to_kernel, None, None, None
 
 
-def _directional(
-    x: Tensor, kernel: Tensor, direction: tuple[Tensor | None, ...], how: Geometry
-) -> Tensor | None:
+def directional(
+    x: Images, kernel: Kernel, direction: tuple[Tensor | None, ...], how: Geometry
+) -> Images | None:
     """Return how the value changes when image, kernel and bias move in a direction.
 
     Nothing turns on these numbers, so they are taken as fast as can be.
@@ -171,7 +171,8 @@ def _convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, how: Geometry) 
     return channels_last(found)
 
 
-def _for_image(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+def for_image(slope: Images, x: Images, kernel: Kernel, how: Geometry) -> Images:
+    """Return the gradient for the image."""
     if (blocks := _blocks(x, kernel, how)) is not None:
         return _map(placed.for_image(slope, x, kernel, blocks), _sides(x))
     found: Tensor = torch.ops.aten.convolution_backward(
@@ -185,17 +186,18 @@ def _straight(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry, name: int
 
     def make(into: Tensor | None) -> Tensor:
         if into is None:
-            return _for_kernel(slope, x, kernel, how)
+            return for_kernel(slope, x, kernel, how)
         blocks = _blocks(x, kernel, how)
         if blocks is None or not into.is_contiguous(memory_format=torch.channels_last):
-            return into.add_(_for_kernel(slope, x, kernel, how))
+            return into.add_(for_kernel(slope, x, kernel, how))
         placed.add_for_kernel(into, slope, x, blocks)
         return into
 
     return made(name, make)
 
 
-def _for_kernel(slope: Tensor, x: Tensor, kernel: Tensor, how: Geometry) -> Tensor:
+def for_kernel(slope: Images, x: Images, kernel: Kernel, how: Geometry) -> Kernel:
+    """Return the gradient for the kernel."""
     if (blocks := _blocks(x, kernel, how)) is not None:
         found = torch.zeros_like(kernel)
         placed.add_for_kernel(found, slope, x, blocks)

@@ -126,10 +126,19 @@ class Statistics(NamedTuple):
         return (self.variance + self.epsilon).rsqrt()
 
 
+def affine(
+    x: Images, weight: Float[Tensor, " c"], bias: Float[Tensor, " c"], by: Statistics
+) -> Images:
+    """Return weight (x − mean) / deviation + bias in one pass."""
+    # The same factor for both, so that its rounding cancels where x is near the mean.
+    factor = by.scale * weight
+    return torch.addcmul(_along(bias - by.mean * factor), x, _along(factor))
+
+
 def normalised(
     x: Images, weight: Float[Tensor, " c"], bias: Float[Tensor, " c"], by: Statistics
 ) -> Images:
-    """Return batch norm by running statistics: weight (x − mean) / deviation + bias."""
+    """Return batch norm by running statistics, which can be differentiated twice."""
     names = id(weight), id(bias)
     found: Tensor = _Normalised.apply(channels_last(x), weight, bias, by, names)
     return found
@@ -148,9 +157,7 @@ class _Normalised(Function):
         # Saved, not kept, so that torch sees it when a model moves its statistics in between.
         ctx.save_for_backward(x, weight, by.mean, by.variance)
         ctx.epsilon, ctx.names = by.epsilon, names
-        # The same factor for both, so that its rounding cancels where x is near the mean.
-        factor = by.scale * weight
-        return torch.addcmul(_along(bias - by.mean * factor), x, _along(factor))
+        return affine(x, weight, bias, by)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
