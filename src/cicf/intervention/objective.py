@@ -17,8 +17,9 @@ from cicf.core.batch import Batch, guarded
 from cicf.maths.convolution import channels_last
 from cicf.maths.intervention import Parameters
 from cicf.maths.moving import leaves
+from cicf.maths.origin import PassedOverError
 from cicf.maths.shares import Derivative, Loss
-from cicf.maths.substitution import LeanOperators, PassedOverError
+from cicf.maths.substitution import LeanOperators
 
 BatchNorm = Literal["batch", "running", "frozen"]
 """`batch`: by batch statistics in all passes, where the model's mode says so. `running`: the inner

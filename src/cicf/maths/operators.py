@@ -54,6 +54,22 @@ class _Masked(Function):
         return _Masked.apply(directions[0], y), None
 
 
+def place_of(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return a tensor without numbers whose slope is that of x, also when x is changed in place."""
+    found: Tensor = _Place.apply(x)
+    return found
+
+
+class _Place(Function):
+    @staticmethod
+    def forward(_: Any, x: Tensor) -> Tensor:
+        return blank(x)
+
+    @staticmethod
+    def backward(_: Any, *slopes: Any) -> Any:
+        return slopes[0]
+
+
 class Window(NamedTuple):
     """Says how a pooling window moves, each by rows and columns."""
 
@@ -66,15 +82,27 @@ class Window(NamedTuple):
 
 def max_pooled(x: Images, window: Window) -> Images:
     """Return the largest value in every place of the window."""
-    found: Tensor = _MaxPooled.apply(channels_last(x), window)
+    found: Tensor = _MaxPooled.apply(x, channels_last(x.detach()), window)
     return found
 
 
+def rectified_and_pooled(before: Images, after: Images, window: Window) -> Images:
+    """Return the largest values of what a ReLU has made of an image, given both.
+
+    Their slope belongs to the image where they are above 0, so that the ReLU need not be asked. Of
+    the image itself no numbers are read.
+    """
+    y: Tensor = _MaxPooled.apply(before, channels_last(after.detach()), window)
+    return rectified(y, in_place=True)
+
+
 class _MaxPooled(Function):
+    """Pools a value, and gives its slope to x."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, window: Window) -> Tensor:
+    def forward(ctx: Any, x: Tensor, value: Tensor, window: Window) -> Tensor:
         y: Tensor
-        y, places = _aten.max_pool2d_with_indices(x, *window)
+        y, places = _aten.max_pool2d_with_indices(value, *window)
         ctx.save_for_backward(places)
         # The gradient asks for the shape of x only, so that x itself need not be kept.
         ctx.shape, ctx.window = x.shape, window
@@ -83,7 +111,7 @@ class _MaxPooled(Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
         (places,) = ctx.saved_tensors
-        return _Spread.apply(channels_last(slopes[0]), places, ctx.shape, ctx.window), None
+        return _Spread.apply(channels_last(slopes[0]), places, ctx.shape, ctx.window), None, None
 
 
 class _Spread(Function):

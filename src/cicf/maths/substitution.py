@@ -6,7 +6,7 @@ called, and the mode answers some of the calls. Values and gradients are torch's
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,15 +18,20 @@ from torch.utils._pytree import tree_leaves
 from cicf.maths.convolution import Geometry, convolved
 from cicf.maths.folded import Convolved, folded, is_worth_folding
 from cicf.maths.linear import linear
-from cicf.maths.operators import Statistics, Window, max_pooled, normalised, rectified
+from cicf.maths.operators import (
+    Statistics,
+    Window,
+    max_pooled,
+    normalised,
+    place_of,
+    rectified,
+    rectified_and_pooled,
+)
+from cicf.maths.origin import PassedOverError, is_passed_over, origin_of, pass_over, remember
 
 Answer = Callable[..., Tensor | None]
 """Takes what a function of torch takes; None if it should be left to torch."""
 _Sizes = int | Sequence[int]
-
-
-class PassedOverError(RuntimeError):
-    """Says that a model asks for the slope of a tensor that our operators left out of the graph."""
 
 
 class LeanOperators(TorchFunctionMode):
@@ -54,7 +59,7 @@ class LeanOperators(TorchFunctionMode):
         """Return what a function of torch returns."""
         del types
         kwargs = kwargs or {}
-        if func in _ASKING and any(map(_is_passed_over, tree_leaves((args, kwargs)))):
+        if func in _ASKING and any(map(is_passed_over, tree_leaves((args, kwargs)))):
             raise PassedOverError(f"{func.__name__} of a tensor that is not part of the graph")
         answer = self._operators.get(func)
         if answer is None or not _is_usual():
@@ -106,7 +111,7 @@ def _conv2d(
     how = Geometry(_two(stride), _two(padding), _two(dilation), groups, is_fine)
     found = convolved(input, weight, bias, how)
     if bias is None:
-        _remember(found, input, weight, how=how)
+        remember(found, input, weight, how=how)
     return found
 
 
@@ -123,9 +128,9 @@ def _relu(input: Tensor, inplace: bool = False) -> Tensor | None:
         return None
     if inplace and (input.is_leaf or input._is_view()):
         return None
+    before = place_of(input)
     found = rectified(input, in_place=inplace)
-    if not inplace:
-        _remember(found, input)
+    remember(found, before)
     return found
 
 
@@ -148,13 +153,11 @@ def _max_pool2d(
     # torch takes an empty stride for none.
     moves = size if stride is None or stride == () or stride == [] else _two(stride)
     window = Window(size, moves, _two(padding), _two(dilation), ceil_mode)
-    origin = _origin(input)
+    origin = origin_of(input)
     if origin is None or origin.how is not None:
         return max_pooled(input, window)
-    # The largest of rectified values is the rectified largest value, and its slope is the same;
-    # this way round there are fewer of them to rectify and to keep.
-    _pass_over(input)
-    return rectified(max_pooled(origin.sources[0], window))
+    pass_over(input)
+    return rectified_and_pooled(origin.sources[0], input, window)
 
 
 def _batch_norm(
@@ -177,45 +180,14 @@ def _batch_norm(
         return None
     if any(each.shape != input.shape[1:2] for each in (*constants, weight, bias)):
         return None
-    by, origin = Statistics(running_mean, running_var, eps), _origin(input)
+    by, origin = Statistics(running_mean, running_var, eps), origin_of(input)
     if origin is not None and origin.how is not None:
         x, kernel = origin.sources
         convolution = Convolved(x, kernel, origin.how, input)
         if is_worth_folding(convolution, by):
-            _pass_over(input)
+            pass_over(input)
             return folded(convolution, weight, bias, by)
     return normalised(input, weight, bias, by)
-
-
-class _Origin(NamedTuple):
-    """Remembers what a tensor was computed from: a convolution if there is a `how`, else a ReLU."""
-
-    sources: tuple[Tensor, ...]
-    how: Geometry | None
-    versions: list[int]
-
-
-def _remember(found: Tensor, *sources: Tensor, how: Geometry | None = None) -> None:
-    """Remember what a tensor was computed from, for an operator that can do both in one."""
-    versions = [each._version for each in (*sources, found)]
-    found._origin = _Origin(sources, how, versions)  # type: ignore[attr-defined]
-
-
-def _origin(value: Tensor) -> _Origin | None:
-    """Return what a tensor was computed from, if that holds still and nobody asks for its slope."""
-    found: _Origin | None = getattr(value, "_origin", None)
-    if found is None or value._backward_hooks or value.retains_grad:
-        return None
-    return found if found.versions == [e._version for e in (*found.sources, value)] else None
-
-
-def _pass_over(value: Tensor) -> None:
-    """Mark a tensor that has no part in the graph of what follows it."""
-    value._is_passed_over = True  # type: ignore[attr-defined]
-
-
-def _is_passed_over(value: object) -> bool:
-    return getattr(value, "_is_passed_over", False)
 
 
 def _viewed(func: Callable[..., Tensor]) -> Answer:
