@@ -401,6 +401,23 @@ def test_pooling_sees_what_was_changed_in_place(function: Callable[[Tensor], Ten
     torch.testing.assert_close(found, function(x))
 
 
+@pytest.mark.parametrize("inplace", [True, False])
+def test_pooling_passes_over_the_relu_before_it(inplace: bool) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace), nn.MaxPool2d(2))
+    x = image()
+    with LeanOperators():
+        found = layers(x)
+    names, node = [], found.grad_fn
+    while node is not None and len(names) < 4:
+        names.append(type(node).__name__.removeprefix("_").removesuffix("Backward"))
+        node = node.next_functions[0][0]
+    assert names == ["Rectified", "MaxPooled", "Place", "Convolution"]
+    expected = layers(x)
+    torch.testing.assert_close(found, expected)
+    slopes = [torch.autograd.grad((y**2).sum(), [*layers.parameters()]) for y in (found, expected)]
+    torch.testing.assert_close(*slopes)
+
+
 def normed() -> nn.Sequential:
     """Return a convolution without bias and a batch norm, which are folded."""
     return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4))
