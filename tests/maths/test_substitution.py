@@ -407,7 +407,7 @@ def test_pooling_passes_over_the_relu_before_it(inplace: bool) -> None:
     x = image()
     with LeanOperators():
         found = layers(x)
-    names, node = [], found.grad_fn
+    node, names = found.grad_fn, list[str]()
     while node is not None and len(names) < 4:
         names.append(type(node).__name__.removeprefix("_").removesuffix("Backward"))
         node = node.next_functions[0][0]
