@@ -115,7 +115,7 @@ SETTINGS = {
         inner=256,
         outer=84,
         checked=(20, 7),
-        chunk=64,
+        chunk=86,
     ),
     "alexnet": Setting(
         "AlexNet, 128 pixels, without dropout",

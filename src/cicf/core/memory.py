@@ -14,7 +14,8 @@ SWITCH = "CICF_KEEPS_MEMORY"
 _MMAP_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -4, -3, -1, -2
 """Numbers of glibc's `mallopt`."""
 _MOST = 2**31 - 1
-_PAD = 64 << 20
+_PAD, _LEAN_PAD = 64 << 20, 1 << 20
+"""By how much more than is asked for the heap grows."""
 _MAPS, _LARGE = 65536, 4 << 20
 """How many blocks glibc maps by default, and from which size on a lean process lets it do so."""
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -46,7 +47,7 @@ def keep_memory(*, is_lean: bool = False) -> bool:
     except (AttributeError, OSError, ValueError):
         return False
     maps = ((_MMAP_MAX, _MAPS), (_MMAP_THRESHOLD, _LARGE)) if is_lean else ((_MMAP_MAX, 0),)
-    options = (*maps, (_TRIM_THRESHOLD, _MOST), (_TOP_PAD, _PAD))
+    options = (*maps, (_TRIM_THRESHOLD, _MOST), (_TOP_PAD, _LEAN_PAD if is_lean else _PAD))
     return name == "glibc" and all(mallopt(*option) == 1 for option in options)
 
 

@@ -14,6 +14,14 @@ class Pace:
     retries: int = 0
     """How often memory ran out and a step was taken again; above 0, bits cannot be repeated."""
 
+    @property
+    def outer_chunk(self) -> int | None:
+        """Return how many samples of the outer batch a pass takes at a time.
+
+        Half as many as of the inner batch, since the graph of an inner piece lies beside them.
+        """
+        return None if self.chunk is None else -(-self.chunk // 2)
+
     def __str__(self) -> str:
         pieces = "the whole batch at once" if self.chunk is None else f"{self.chunk} at a time"
         return f"{pieces}, graphs {'kept' if self.keeps_graphs else 'computed again'}"

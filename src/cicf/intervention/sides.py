@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cicf.core import ConfigError
 from cicf.core.batch import Batch, batch_size, to_device
+from cicf.core.pace import Pace
 from cicf.core.ranks import Ranks
 from cicf.intervention import pieces
 from cicf.intervention.objective import Objective
@@ -21,7 +22,7 @@ class Sides:
     objective: Objective
     order: int
     curvature: float
-    chunk: int | None
+    pace: Pace
 
     def inner(
         self,
@@ -35,9 +36,9 @@ class Sides:
         is_part = self.order == 2 and self.curvature < 1 and is_moved
         option = self._sample_option(is_part=is_part)
         if is_part:
-            cut = pieces.stratified(batch, self.chunk, strata=strata, part=self.curvature)
+            cut = pieces.stratified(batch, self.pace.chunk, strata=strata, part=self.curvature)
         else:
-            cut = pieces.whole(batch, self.chunk)
+            cut = pieces.whole(batch, self.pace.chunk)
         total = ranks.total(batch_size(batch), self.device)
         return Side(self.objective.inner_loss(is_curved=self.order == 2), cut, total, option)
 
@@ -50,8 +51,8 @@ class Sides:
         ranks: Ranks,
     ) -> Side:
         """Return the outer batch, whole where running statistics are trained on it."""
-        chunk = None if self.objective.trains_statistics() else self.chunk
-        option = "" if chunk is None else f"chunk={chunk}"
+        chunk = None if self.objective.trains_statistics() else self.pace.outer_chunk
+        option = "" if chunk is None else f"chunk={self.pace.chunk}"
         total = ranks.total(batch_size(batch), self.device)
         loss = self.objective.outer_loss(written=written, scale=scale)
         originals = [p for p in self.objective.parameters() if p.requires_grad]
@@ -60,7 +61,7 @@ class Sides:
     def summed(self, batch: Batch) -> Side:
         """Return an inner side whose loss is the sum over its samples, wherever the batch lies."""
         option = self._sample_option(is_part=False)
-        cut = pieces.whole(to_device(batch, self.device), self.chunk)
+        cut = pieces.whole(to_device(batch, self.device), self.pace.chunk)
         return Side(self.objective.inner_loss(is_curved=False), cut, 1, option)
 
     @property
@@ -71,7 +72,7 @@ class Sides:
     def _sample_option(self, *, is_part: bool) -> str:
         """Return the option that needs independent samples, or refuse it where they are not."""
         options = [f"curvature={self.curvature}"] * is_part
-        options += [] if self.chunk is None else [f"chunk={self.chunk}"]
+        options += [] if self.pace.chunk is None else [f"chunk={self.pace.chunk}"]
         option = " and ".join(options)
         if option and self.objective.couples_samples(is_outer=False):
             raise ConfigError(

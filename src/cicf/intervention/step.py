@@ -270,7 +270,7 @@ class Intervention:
         )
 
     def _sides(self, pace: Pace) -> Sides:
-        return Sides(self._objective, self.order, self._curvature, pace.chunk)
+        return Sides(self._objective, self.order, self._curvature, pace)
 
     def _pace_for(self, batch: Batch) -> Pace:
         with self._setting(batch, ranks=Ranks(), pace=Pace()).random.unchanged():

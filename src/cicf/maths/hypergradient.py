@@ -169,8 +169,8 @@ class VirtualStep:
     def _worth_keeping(self) -> range:
         """Return the places of the pieces whose graphs are kept for pass 3.
 
-        Of a batch in pieces that of the last one always is: only pass 2 comes between, which needs
-        less beside it than pass 3 does, where it goes through pieces of the same size.
+        Of a batch in pieces that of the last one always is, since only pass 2 comes between, which
+        goes through smaller pieces.
         """
         count = len(self._inner.pieces)
         # A graph serves both passes only where both give its samples the same weights.

@@ -122,10 +122,13 @@ class _Spread(Function):
         ctx: Any, slope: Tensor, places: Tensor, shape: torch.Size, window: Window
     ) -> Tensor:
         ctx.save_for_backward(places)
-        like = torch.empty(
+        found = torch.empty(
             shape, dtype=slope.dtype, device=slope.device, memory_format=torch.channels_last
         )
-        found: Tensor = _aten.max_pool2d_with_indices_backward(slope, like, *window, places)
+        # Asked for the image, of which it takes the shape alone, it gets what it is to fill.
+        _aten.max_pool2d_with_indices_backward.grad_input(
+            slope, found, *window, places, grad_input=found
+        )
         return found
 
     @staticmethod
