@@ -15,12 +15,13 @@ from peers import PEERS
 MOST_GROWTH = 1.1
 MOST_ACTIVATIONS, MOST_BUFFERS = 3, 4
 """What a step in constant memory may take: activations of one chunk, and copies of parameters."""
+STEPS = 4
 MIB = 2**20
 
 
-def peak(place: Place, repeats: int = 1) -> float:
-    """Return the peak of a step in MiB, the median of several processes."""
-    return statistics.median(_asked(place)["bytes"] for _ in range(repeats)) / MIB
+def peak(place: Place, repeats: int = 1, steps: int = STEPS) -> float:
+    """Return the peak of some steps in MiB, the median of several processes."""
+    return statistics.median(_asked(place, steps)["bytes"] for _ in range(repeats)) / MIB
 
 
 def table(places: list[Place], repeats: int) -> dict[str, float]:
@@ -37,9 +38,16 @@ def table(places: list[Place], repeats: int) -> dict[str, float]:
 
 
 def growth(setting: str, sweep: list[int], repeats: int) -> dict[str, float]:
-    """Return the peak in constant memory in MiB for each M, and print how far they differ."""
-    outer = SETTINGS[setting].outer
-    found = {str(m): peak(Place(CONSTANT, setting, "input", m, outer), repeats) for m in sweep}
+    """Return the peak in constant memory in MiB for each M, and print how far they differ.
+
+    As many images go through each process: the more blocks a heap has served the more it is cut up.
+    """
+    places = [Place(CONSTANT, setting, "input", m, SETTINGS[setting].outer) for m in sweep]
+    steps = [max(1, STEPS * max(sweep) // m) for m in sweep]
+    found = {
+        str(place.inner): peak(place, repeats, count)
+        for place, count in zip(places, steps, strict=True)
+    }
     ratio = max(found.values()) / min(found.values())
     cells = ", ".join(f"{value:.0f} at M = {m}" for m, value in found.items())
     verdict = "flat" if ratio <= MOST_GROWTH else "NOT FLAT"
@@ -64,10 +72,10 @@ def above_one_chunk(setting: str, constant: float) -> dict[str, float]:
     return {"peak": constant, "activations": activations, "parameters": parameters, "bound": bound}
 
 
-def _asked(place: Place) -> dict[str, float]:
+def _asked(place: Place, steps: int = STEPS) -> dict[str, float]:
     worker = Worker(place, {})
     try:
-        return worker.ask("peak")
+        return worker.ask("peak", steps)
     finally:
         worker.close()
 

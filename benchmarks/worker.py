@@ -22,8 +22,6 @@ from peers import first_order, unrolled
 Answer = dict[str, float]
 SMALL = 8
 """Samples of the step before those whose memory is measured."""
-STEPS = 4
-"""Steps after which the memory of a process has stopped to grow."""
 
 
 class Contestant:
@@ -56,8 +54,8 @@ class Contestant:
         _give_back()
         return {**asdict(found), "are_small": found.are_small}
 
-    def peak(self) -> Answer:
-        """Return by how many bytes a few steps raise the memory of this process at its peak.
+    def peak(self, steps: int) -> Answer:
+        """Return by how many bytes some steps raise the memory of this process at its peak.
 
         A small step comes first, and what it leaves unused is given back to the system.
         """
@@ -67,7 +65,7 @@ class Contestant:
         _give_back()
         is_reset = _reset_peak()
         before = _resident() if is_reset else _usage().ru_maxrss * 1024
-        for _ in range(STEPS):
+        for _ in range(steps):
             self._take(len(self._batches[0][1]))
         after = _highest() if is_reset else _usage().ru_maxrss * 1024
         parameters = sum(p.numel() * p.element_size() for p in self._model.parameters())
