@@ -208,3 +208,34 @@ def test_moving_by_the_mean_gradient_is_the_mean_of_the_moves(
     for name in theta:
         each = theta[name] - alpha * gradients[name]
         torch.testing.assert_close(moved[name], each.mean(dim=0))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0])
+def test_with_the_gradient_of_all_images_theta_dagger_is_the_minimum_of_erm(alpha: float) -> None:
+    """L_CICF(θ) = L(θ − α ∇L(θ)), so that no other θ† can have a smaller one."""
+    data = batch(40)
+
+    def linear(theta: Parameters, z: Tensor) -> Tensor:
+        return z @ theta["w"]
+
+    def minimised(alpha: float) -> Tensor:
+        w = torch.zeros(4, 3, requires_grad=True)
+        search = torch.optim.LBFGS(
+            [w],
+            max_iter=500,
+            tolerance_grad=1e-12,
+            tolerance_change=0,
+            line_search_fn="strong_wolfe",
+        )
+
+        def loss() -> Tensor:
+            search.zero_grad()
+            value = cicf_loss(linear, {"w": w}, data, data, alpha=alpha)
+            value.backward()
+            return value
+
+        search.step(loss)
+        g = global_gradient(linear, {"w": w}, data)
+        return intervened_parameters({"w": w}, g, alpha)["w"].detach()
+
+    torch.testing.assert_close(minimised(alpha), minimised(0.0), rtol=0, atol=1e-6)
