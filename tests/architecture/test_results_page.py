@@ -46,9 +46,12 @@ def test_a_row_of_the_search_is_its_record(
         assert float(shown) == pytest.approx(share, abs=0.05 + 1e-9)
 
 
+@pytest.mark.parametrize("folder", ["digits", "star"])
 @pytest.mark.parametrize("words", [("--compare", "erm"), ("--on", "validation")])
-def test_tables_are_what_the_command_makes_of_the_records(words: tuple[str, str]) -> None:
-    printed = run_cli("table", RESULTS / "digits", "--format", "markdown", *words)
+def test_tables_are_what_the_command_makes_of_the_records(
+    folder: str, words: tuple[str, str]
+) -> None:
+    printed = run_cli("table", RESULTS / folder, "--format", "markdown", *words)
     rows = [line for line in printed.out.splitlines() if line.startswith("| ERM")]
     assert len(rows) >= 2
     assert [row for row in rows if row not in PAGE.splitlines()] == []
