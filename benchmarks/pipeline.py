@@ -154,8 +154,10 @@ def waits(root: Path, data: DomainDataset, cache: Path, *, steps: int) -> Number
         list(_decoded(part, make_transform(config)))
         plan = make_plan(config, Loaded(part), "data")
         # One step more, whose images nothing could be read ahead of.
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(plan, RunFolder(Path(folder)), config.machine)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = RunFolder(Path(temporary))
+            folder.write_setup(plan.setup)
+            trainer = Trainer(plan, folder, config.machine)
             events = trainer.fit()
             stepped = (event for event in events if isinstance(event, Stepped))
             next(stepped)
