@@ -46,8 +46,13 @@ def test_a_row_of_the_search_is_its_record(
         assert float(shown) == pytest.approx(share, abs=0.05 + 1e-9)
 
 
-@pytest.mark.parametrize("folder", ["digits", "star"])
-@pytest.mark.parametrize("words", [("--compare", "erm"), ("--on", "validation")])
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        *product(("digits", "star"), (("--compare", "erm"), ("--on", "validation"))),
+        ("confounded/0.9", ("--compare", "erm")),
+    ],
+)
 def test_tables_are_what_the_command_makes_of_the_records(
     folder: str, words: tuple[str, str]
 ) -> None:
