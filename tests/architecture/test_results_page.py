@@ -49,7 +49,7 @@ def test_a_row_of_the_search_is_its_record(
 @pytest.mark.parametrize(
     ("folder", "words"),
     [
-        *product(("digits", "star"), (("--compare", "erm"), ("--on", "validation"))),
+        *product(("digits", "star", "pacs"), (("--compare", "erm"), ("--on", "validation"))),
         ("confounded/0.9", ("--compare", "erm")),
     ],
 )
