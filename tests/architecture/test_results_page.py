@@ -50,7 +50,7 @@ def test_a_row_of_the_search_is_its_record(
     ("folder", "words"),
     [
         *product(("digits", "star", "pacs"), (("--compare", "erm"), ("--on", "validation"))),
-        ("confounded/0.9", ("--compare", "erm")),
+        *product(("confounded/0.9", "confounded/0.7"), (("--compare", "erm"),)),
     ],
 )
 def test_tables_are_what_the_command_makes_of_the_records(
