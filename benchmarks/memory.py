@@ -16,6 +16,7 @@ MOST_GROWTH = 1.1
 MOST_ACTIVATIONS, MOST_BUFFERS = 3, 4
 """What a step in constant memory may take: activations of one chunk, and copies of parameters."""
 STEPS = 4
+"""Those of a process; how memory grows with M is taken after more of the small ones."""
 MIB = 2**20
 
 

@@ -7,8 +7,9 @@ eigenvalue of the Hessian by power iteration.
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,22 +19,55 @@ from torch import Tensor
 import cicf
 from cicf.core.draw import Samples
 from cicf.data.benchmarks import benchmark, load_benchmark
-from cicf.data.domains import PARTS, DomainDataset
+from cicf.data.domains import PARTS
 from cicf.data.loader import Evaluated
 from cicf.data.transforms import HALF, Transform
-from cicf.models import build_model
-from cicf.results import RunFolder
+from cicf.models import SplitModel, build_model
+from cicf.results import Record, RunFolder
 
-IMAGES, SIZE, TURNS, TOLERANCE = 512, 32, 25, 1e-3
+IMAGES, TURNS, TOLERANCE = 512, 25, 1e-3
 
 
-def source_images(data: DomainDataset, target: str, size: int) -> Samples:
-    """Return some training images of all domains but one, not augmented."""
-    sources = data.without(target)
-    assert sources.part is not None
-    sources = sources.subset((sources.part == PARTS.index("train")).nonzero()[:, 0])
-    chosen = torch.randperm(len(sources), generator=torch.Generator().manual_seed(0))[:IMAGES]
-    return Evaluated(sources, Transform(size, *HALF, augment="none")).batch(chosen)
+class AtTheta(NamedTuple):
+    """Holds the network of a run at θ, and the training images of its sources, not augmented."""
+
+    run: Path
+    record: Record
+    model: SplitModel
+    images: Evaluated
+
+    def batch(self, size: int) -> Samples:
+        """Return some of the images."""
+        order = torch.randperm(len(self.images), generator=torch.Generator().manual_seed(0))
+        return self.images.batch(order[:size])
+
+
+def opened(description: str | None) -> Iterator[AtTheta]:
+    """Yield the runs on a benchmark's images that the command line names."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("name", help="a benchmark with given lists, by name")
+    parser.add_argument("folder", type=Path, help="where it lies")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    options = parser.parse_args()
+    data, _ = load_benchmark(benchmark(options.name), options.folder)
+    for run in options.runs:
+        record = RunFolder(run).record()
+        config = cicf.RunConfig.model_validate(record.config)
+        assert config.data.target is not None
+        sources = data.without(config.data.target)
+        assert sources.part is not None
+        sources = sources.subset((sources.part == PARTS.index("train")).nonzero()[:, 0])
+        size = record.setup.image_size
+        model = build_model(
+            config.model.name,
+            num_classes=len(data.classes),
+            image_size=size,
+            cut=config.model.cut,
+        )
+        load_model(model.network, run / "weights" / "last-theta.safetensors")
+        yield AtTheta(
+            run, record, model, Evaluated(sources, Transform(size, *HALF, augment="none"))
+        )
 
 
 def length(parts: Sequence[Tensor]) -> float:
@@ -59,25 +93,13 @@ def largest_eigenvalue(slopes: Sequence[Tensor], parameters: Sequence[Tensor]) -
 
 def main() -> None:
     """Print a line for every run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", help="a benchmark with given lists, by name")
-    parser.add_argument("folder", type=Path, help="where it lies")
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
-    options = parser.parse_args()
-    data, _ = load_benchmark(benchmark(options.name), options.folder)
-    for run in options.runs:
-        config = cicf.RunConfig.model_validate(RunFolder(run).record().config)
-        assert config.data.target is not None
-        size = config.data.image_size or SIZE
-        model = build_model(config.model.name, num_classes=len(data.classes), image_size=size)
-        load_model(model.network, run / "weights" / "last-theta.safetensors")
-        batch = source_images(data, config.data.target, size)
-        parameters = list(model.parameters())
-        loss = F.cross_entropy(model(batch.x), batch.y)
+    for each in opened(__doc__):
+        batch, parameters = each.batch(IMAGES), list(each.model.parameters())
+        loss = F.cross_entropy(each.model(batch.x), batch.y)
         slopes = torch.autograd.grad(loss, parameters, create_graph=True)
         eigenvalue = largest_eigenvalue(slopes, parameters)
         print(
-            f"{run.name}: loss {float(loss.detach()):.3f}, gradient {length(slopes):.3f}, "
+            f"{each.run.name}: loss {float(loss.detach()):.3f}, gradient {length(slopes):.3f}, "
             f"largest eigenvalue {eigenvalue:.1f}"
         )
 
