@@ -13,6 +13,7 @@ over alpha 0.2,0.5 2 inner.size=64
 over sampling random,clusters 2 inner.size=64 method.alpha=0.5
 over order 1,2 2 inner.size=64 method.alpha=0.5
 over alpha-schedule constant,cosine 2 inner.size=64 method.alpha=0.5
+over clusters 1,2,3,5 1 inner.size=64 method.alpha=0.5
 # Clusters of the network's features, anew every three epochs.
 cicf bench digits-dg-rebuilt --root data --targets svhn,syn --seeds 1 --jobs 2 --methods cicf \
   --set epochs=9 --set evaluates_every=9 --set inner.most=128 --set optim.clip=2.0 --set optim.momentum=0.0 \

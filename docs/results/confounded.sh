@@ -6,8 +6,9 @@ runs() {
   # shellcheck disable=SC2086
   cicf bench confounded --targets independent --seeds 3 --jobs 2 --methods "$methods" $options --out "confounded/$out"
 }
-runs 0.9 0.9 erm,maml,cicf method.max_step_ratio=inf method.alpha_ramp=2
-runs 0.7 0.7 erm,maml,cicf method.max_step_ratio=inf method.alpha_ramp=2
+for strength in 0.5 0.7 0.9; do
+  runs $strength $strength erm,maml,cicf method.max_step_ratio=inf method.alpha_ramp=2
+done
 # ERM for the time that CICF takes.
 runs 0.9 longer erm epochs=60
 for seed in 0 1 2; do
