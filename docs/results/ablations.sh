@@ -14,8 +14,14 @@ over sampling random,clusters 2 inner.size=64 method.alpha=0.5
 over order 1,2 2 inner.size=64 method.alpha=0.5
 over alpha-schedule constant,cosine 2 inner.size=64 method.alpha=0.5
 over clusters 1,2,3,5 1 inner.size=64 method.alpha=0.5
+one() {
+  options=$(printf ' --set %s' epochs=9 evaluates_every=9 inner.most=128 optim.clip=2.0 optim.momentum=0.0 \
+    optim.weight_decay=0.002 optim.lr=0.5 method.alpha_ramp=1 method.max_step_ratio=inf method.alpha=0.5 "$@")
+  # shellcheck disable=SC2086
+  cicf bench digits-dg-rebuilt --root data --targets svhn,syn --seeds 1 --jobs 2 --methods cicf $options --out ablations
+}
 # Clusters of the network's features, anew every three epochs.
-cicf bench digits-dg-rebuilt --root data --targets svhn,syn --seeds 1 --jobs 2 --methods cicf \
-  --set epochs=9 --set evaluates_every=9 --set inner.most=128 --set optim.clip=2.0 --set optim.momentum=0.0 \
-  --set optim.weight_decay=0.002 --set optim.lr=0.5 --set method.alpha_ramp=1 --set method.max_step_ratio=inf \
-  --set inner.size=64 --set method.alpha=0.5 --set clusters.source=network --set clusters.every=3 --out ablations
+one inner.size=64 clusters.source=network clusters.every=3
+one inner.size=30
+one inner.size=16 method.sampling=random
+one inner.size=64 method.order=1 method.alpha=0.1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cicf import Intervention
-from cicf.maths.stability import contraction, sharpest
+from cicf.maths.stability import Order, contraction, sharpest
 
 RATES = st.floats(1e-3, 10)
 
@@ -32,13 +32,16 @@ def bowl_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.3, 0.5])
 @pytest.mark.parametrize("curvature", [0.5, 3.0, 9.0])
-def test_a_step_multiplies_the_distance_by_the_contraction(alpha: float, curvature: float) -> None:
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_step_multiplies_the_distance_by_the_contraction(
+    alpha: float, curvature: float, order: Order
+) -> None:
     model, beta = Bowl(curvature, start=1.7), 0.3
     batch = torch.zeros(3, 1), torch.full((3,), curvature)
-    Intervention(model, alpha=alpha, loss=bowl_loss).backward(batch, batch)
+    Intervention(model, alpha=alpha, loss=bowl_loss, order=order).backward(batch, batch)
     with torch.no_grad():
         model.theta -= beta * model.theta.grad
-    expected = 1.7 * contraction(curvature, alpha, beta)
+    expected = 1.7 * contraction(curvature, alpha, beta, order)
     assert float(model.theta.detach()) == pytest.approx(expected, rel=1e-12)
 
 
@@ -63,6 +66,24 @@ def test_a_longer_virtual_step_keeps_flatter_minima_only_and_a_shorter_one_sharp
     beta: float, factor: float
 ) -> None:
     assert sharpest(factor * beta, beta) < 2 / beta < sharpest(beta / factor, beta)
+
+
+@given(RATES, RATES)
+def test_at_order_1_steps_leave_beyond_the_edge_and_stay_below(alpha: float, beta: float) -> None:
+    edge = sharpest(alpha, beta, order=1)
+    assert edge <= 1 / alpha
+    assert abs(contraction(edge, alpha, beta, order=1)) == pytest.approx(1, abs=1e-6)
+    for share in (0.01, 0.2, 0.5, 0.9, 0.999):
+        assert abs(contraction(share * edge, alpha, beta, order=1)) <= 1
+
+
+@given(RATES, RATES, st.floats(1.001, 100))
+def test_where_the_virtual_step_overshoots_order_1_leads_away_from_the_minimum_whatever_the_rate(
+    alpha: float, beta: float, factor: float
+) -> None:
+    assert contraction(factor / alpha, alpha, beta, order=1) > 1
+    # Order 2 leads towards it there, and past it where β is large.
+    assert contraction(factor / alpha, alpha, beta) < 1
 
 
 def test_a_long_virtual_step_is_what_bounds_the_sharpness() -> None:
