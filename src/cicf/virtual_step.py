@@ -31,7 +31,7 @@ class VirtualStepConfig(MethodConfig, ABC):
     max_step_ratio: PositiveFloat = 0.01
     """The safeguard: α of a step is lowered until ‖α g†‖ / ‖θ‖ is at most this; `inf` for none."""
     order: Literal[1, 2] = 2
-    """2 for the exact gradient, 1 to leave the second derivative out."""
+    """2 for the exact gradient, 1 to leave the second derivative out, which wants the safeguard."""
     batch_norm: BatchNorm = "batch"
     """Statistics that batch norm uses in the virtual step: `batch`, `running` or `frozen`."""
     chunk: PositiveInt | Literal["auto"] | None = "auto"

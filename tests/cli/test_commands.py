@@ -112,6 +112,19 @@ def test_training_tells_plain_lines_where_there_is_no_terminal(tmp_path: Path) -
     assert "\x1b" not in ended.err + ended.out
 
 
+@pytest.mark.parametrize(("bound", "is_told"), [("1.5", True), ("0.9", False)])
+def test_a_virtual_step_that_is_longer_than_theta_is_told_once(
+    bound: str, is_told: bool, tmp_path: Path
+) -> None:
+    images = folder_of_images(tmp_path / "images", (), CLASSES, 4)
+    settings = ("log_every=1", "method.alpha=1000", f"method.max_step_ratio={bound}")
+    options = (word for each in settings for word in ("--set", each))
+    ended = train(images, tmp_path / "run", "--epochs", 3, *options)
+    told = [line for line in ended.err.splitlines() if "1.5 times as long as θ" in line]
+    assert len(told) == is_told
+    assert all("lower method.alpha" in line for line in told)
+
+
 def test_run_without_a_name_is_named_after_data_target_method_and_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from cicf.results.folder import RunFolder
 from cicf.results.record import Evaluation, Record, Scored, Scores, pooled
 
 if TYPE_CHECKING:
-    from cicf.training import Event, Started
+    from cicf.training import Event, Started, Stepped
 
 NAMES = {"theta": "θ", "theta_dagger": "θ†"}
 
@@ -29,7 +29,7 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
         TimeRemainingColumn(),
         TextColumn("{task.fields[terms]}", markup=False),
     )
-    folder, record, terms = Path(), None, ""
+    folder, record, terms, is_told = Path(), None, "", False
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=None, terms="")
         for event in events:
@@ -45,6 +45,7 @@ def watched(events: "Iterable[Event | RunFolder | Record]") -> tuple[Path, Recor
             elif isinstance(event, Stepped):
                 terms = _terms(event.terms)
                 bar.update(task, completed=event.step, terms=_losses(event.terms))
+                is_told = is_told or _tell_long_step(event, console)
             elif isinstance(event, EpochEnded):
                 accuracies = _accuracies(event.validation)
                 console.print(f"epoch {event.epoch}: {accuracies}; {terms}", soft_wrap=True)
@@ -169,6 +170,20 @@ def _terms(terms: Mapping[str, float]) -> str:
         f"{_losses(terms)}; inner loss {terms['inner_loss']:.3f}; α {terms['alpha']:.3g}, "
         f"virtual step {100 * terms['step_ratio']:.1f} % of θ"
     )
+
+
+def _tell_long_step(event: "Stepped", console: Console) -> bool:
+    """Tell where a virtual step is longer than θ; return whether it is."""
+    ratio = event.terms.get("step_ratio", 0.0)
+    if ratio <= 1:
+        return False
+    console.print(
+        f"note: the virtual step of step {event.step} is {ratio:.1f} times as long as θ, so that "
+        f"little of θ is left in θ†; lower method.alpha, which is {event.terms['alpha']:.3g} now, "
+        "or bound the step with --set method.max_step_ratio=0.01",
+        soft_wrap=True,
+    )
+    return True
 
 
 def _accuracies(found: Evaluation) -> str:
