@@ -14,6 +14,7 @@ over sampling random,clusters 2 inner.size=64 method.alpha=0.5
 over order 1,2 2 inner.size=64 method.alpha=0.5
 over alpha-schedule constant,cosine 2 inner.size=64 method.alpha=0.5
 over clusters 1,2,3,5 1 inner.size=64 method.alpha=0.5
+over cut input,Z_0,Z_1,Z_2,Z_3 1 inner.size=64 method.alpha=0.5
 one() {
   options=$(printf ' --set %s' epochs=9 evaluates_every=9 inner.most=128 optim.clip=2.0 optim.momentum=0.0 \
     optim.weight_decay=0.002 optim.lr=0.5 method.alpha_ramp=1 method.max_step_ratio=inf method.alpha=0.5 "$@")
