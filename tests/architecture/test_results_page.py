@@ -61,6 +61,20 @@ def test_tables_are_what_the_command_makes_of_the_records(
     assert [row for row in rows if row not in PAGE.splitlines()] == []
 
 
+def test_erm_for_the_time_of_cicf_is_what_the_command_makes_of_the_records() -> None:
+    label = "ERM (epochs=16, evaluates_every=16)"
+    found = []
+    for words in (("--compare", label), ("--on", "validation")):
+        folders = (RESULTS / "digits", RESULTS / "longer")
+        printed = run_cli("table", *folders, "--format", "markdown", *words)
+        found.append([line for line in printed.out.splitlines() if "epochs=16" in line])
+    (validation,) = (row for row in found.pop() if row.startswith("|"))
+    rows = [row for row in found.pop() if row.startswith("|")]
+    assert len(rows) == 4
+    rows.append(validation.replace("| ERM", "| source validation of ERM", 1))
+    assert [row for row in rows if row not in PAGE.splitlines()] == []
+
+
 CONFOUNDED = {"longer": "0.9, 60 epochs", "lr0.5": "0.9, β and α 0.5"}
 """Rows that are not called by their folder, which is the strength."""
 
