@@ -25,5 +25,6 @@ one() {
 one inner.size=64 clusters.source=network clusters.every=3
 one inner.size=30
 one inner.size=16 method.sampling=random
+one inner.size=256 inner.most=256 method.sampling=random
 one inner.size=64 method.order=1 method.alpha=0.1
 one inner.size=64 method.order=1 method.alpha=0.1 method.max_step_ratio=0.01
