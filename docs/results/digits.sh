@@ -6,15 +6,15 @@ runs() {
   options=$(printf ' --set %s' "$@")
   # shellcheck disable=SC2086
   cicf bench digits-dg-rebuilt --root data --seeds "${SEEDS:-3}" --jobs 2 --methods "$method" \
-    --targets "${TARGETS:-all}" --set "epochs=${EPOCHS:-9}" --set "evaluates_every=${EPOCHS:-9}" --set optim.momentum=0.0 --set optim.clip=2.0 --set inner.most=128 \
+    --set "epochs=${EPOCHS:-9}" --set "evaluates_every=${EPOCHS:-9}" --set optim.momentum=0.0 --set optim.clip=2.0 --set inner.most=128 \
     $options --out "$out"
 }
 runs digits erm optim.lr=0.5 optim.weight_decay=0.002
 runs digits cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 runs digits maml optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.2 method.alpha_ramp=1 method.max_step_ratio=inf method.deploy=theta_dagger
-# ERM for the time that CICF takes, and CICF for as many steps; one seed, and two targets of CICF, so far.
+# ERM for the time that CICF takes, and CICF for as many steps; one seed so far.
 SEEDS=1 EPOCHS=16 runs longer erm optim.lr=0.5 optim.weight_decay=0.002
-SEEDS=1 EPOCHS=16 TARGETS=svhn,syn runs longer cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+SEEDS=1 EPOCHS=16 runs longer cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 # What else was in the second stage of the search; ERM with one seed.
 runs ways/wd5e-4 cicf optim.lr=0.5 optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 SEEDS=1 runs ways/erm-lr0.4 erm optim.lr=0.4 optim.weight_decay=0.0005
