@@ -175,7 +175,7 @@ def _terms(terms: Mapping[str, float]) -> str:
 def _tell_long_step(event: "Stepped", console: Console) -> bool:
     """Tell where a virtual step is longer than θ; return whether it is."""
     ratio = event.terms.get("step_ratio", 0.0)
-    if ratio <= 1:
+    if not ratio > 1:
         return False
     console.print(
         f"note: the virtual step of step {event.step} is {ratio:.1f} times as long as θ, so that "
