@@ -48,7 +48,7 @@ def test_a_row_of_the_search_is_its_record(
 
 @pytest.mark.parametrize(
     ("folder", "words"),
-    product(("digits", "star", "pacs"), (("--compare", "erm"), ("--on", "validation"))),
+    list(product(("digits", "star", "pacs"), (("--compare", "erm"), ("--on", "validation")))),
 )
 def test_tables_are_what_the_command_makes_of_the_records(
     folder: str, words: tuple[str, str]
