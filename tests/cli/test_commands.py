@@ -176,6 +176,13 @@ def test_eval_prints_a_table(folder: Path) -> None:
     assert row.split("│")[3].strip() == f"{100 * stored['correct'] / 18:.1f}"
 
 
+def test_eval_tells_which_domains_it_was_trained_on(folder: Path, tmp_path: Path) -> None:
+    note = "note: it was trained on most images of art, photo; accuracy there is no test\n"
+    assert note in run_cli("eval", folder / "run", folder / "images").out
+    others = folder_of_images(tmp_path / "images", ("art", "photo"), CLASSES, 2)
+    assert "note" not in run_cli("eval", folder / "run", others).out
+
+
 def test_eval_matches_classes_by_name(folder: Path, tmp_path: Path) -> None:
     """Two of the three classes, whose numbers in this folder are others than in training."""
     for name in ("dog", "owl"):

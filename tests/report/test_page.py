@@ -130,6 +130,14 @@ def test_runs_without_curves_say_so(read: Read) -> None:
     assert "has no metrics.jsonl" in read.text
 
 
+@pytest.mark.parametrize(("count", "is_folded"), [(5, False), (6, True)])
+def test_a_long_list_of_gaps_is_folded(count: int, is_folded: bool) -> None:
+    gaps = [f"gap {place}" for place in range(count)]
+    text = read_page(page([run(70.0)], skipped=gaps)).text
+    assert all(gap in text for gap in gaps)
+    assert (f"What is missing, in {count} sentences" in text) == is_folded
+
+
 def test_every_run_tells_its_folder_its_command_and_its_fingerprint(read: Read) -> None:
     assert read.text.count("cicf train pacs --root DIR") == 16
     assert read.text.count("data fingerprint") == 16

@@ -50,7 +50,11 @@ def evaluate(
     if not json:
         network = f"{checkpoint} epoch, {NAMES[loaded.config.method.deploy]}"
         trained = f"trained by {loaded.setup.protocol.kind}; data {loaded.setup.fingerprint}"
-        print_line(f"network: {network}, {trained}; scored on data {fingerprint(found)}")
+        scored = fingerprint(found)
+        print_line(f"network: {network}, {trained}; scored on data {scored}")
+        if scored == loaded.setup.fingerprint:
+            known = ", ".join(loaded.setup.sources)
+            print_line(f"note: it was trained on most images of {known}; accuracy there is no test")
 
 
 def predict(
