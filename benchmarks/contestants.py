@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
+import torch.nn.functional as F
 from networks import SETTINGS, Batch
 from peers import PEERS, Step, erm
 from torch import nn
@@ -23,7 +24,9 @@ OURS: dict[str, Options] = {
     "order 1": {"order": 1},
 }
 """Options by name; the one in constant memory gets the chunk of its setting."""
-NAMES = (*PEERS, *OURS, "erm")
+PLAIN = ("erm", "erm, lean")
+"""Plain training by torch's operators, as `cicf train --method erm` does it, and by the step's."""
+NAMES = (*PEERS, *OURS, *PLAIN)
 
 
 def options_of(name: str, setting: str) -> Options:
@@ -37,7 +40,9 @@ def step_of(name: str, setting: str) -> Step:
     """Return what a contestant does in a step; cicf is imported for our own ones only."""
     if name in OURS:
         return _ours(options_of(name, setting))
-    return erm if name == "erm" else PEERS[name]
+    if name in PLAIN:
+        return erm if name == "erm" else _lean_erm
+    return PEERS[name]
 
 
 def _ours(options: Options) -> Step:
@@ -55,3 +60,15 @@ def _ours(options: Options) -> Step:
         steps[model].backward(inner, outer)
 
     return step
+
+
+def _lean_erm(model: nn.Module, h: Sequence[str], alpha: float, inner: Batch, outer: Batch) -> None:
+    """Take the gradient of the outer batch alone, by the operators that the step takes its by."""
+    from cicf.core.memory import keep_memory
+    from cicf.maths.substitution import LeanOperators
+
+    del h, alpha, inner
+    keep_memory()
+    with LeanOperators():
+        loss = F.cross_entropy(model(outer[0]), outer[1])
+    loss.backward()
