@@ -27,7 +27,7 @@ OWN = [command for command in COMMANDS if command.startswith("cicf ")]
 SHORTER = {
     "train": ["--epochs", "1", "--set", "data.image_size=64"],
     "bench": [
-        *("--methods", "erm", "--targets", "photo", "--seeds", "1", "--set", "epochs=1"),
+        *("--methods", "erm,cicf", "--targets", "photo", "--seeds", "1", "--set", "epochs=1"),
         *("--set", "data.image_size=64", "--set", "outer.size=8", "--set", "inner.size=8"),
     ],
 }
@@ -100,9 +100,9 @@ def test_commands_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
         # Of PACS there are a few images only, which is what verify is for.
         expected = 1 if "verify" in words else 0
         assert ended.code == expected, (command, ended)
-    for name in ("looks.png", "model.onnx", "runs/first/model.safetensors"):
+    for name in ("looks.png", "model.onnx", "runs/first/model.safetensors", "figures/gains.svg"):
         assert (tmp_path / name).stat().st_size > 0
-    assert len(list((tmp_path / "runs" / "pacs").glob("pacs-*/result.json"))) == 1
+    assert len(list((tmp_path / "runs" / "pacs").glob("pacs-*/result.json"))) == 2
 
 
 def write_pacs(path: Path) -> None:

@@ -9,26 +9,38 @@ import typer
 from cicf.cli.show import print_line
 
 if TYPE_CHECKING:
-    from cicf.results.entries import Chosen, On
+    from cicf.results import entries
     from cicf.results.record import Choice
     from cicf.results.table import Table
 
 SELECT: "dict[str, Choice]" = {"last": "last", "source-val": "best", "oracle": "oracle"}
 
 
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold some."),
+]
+Select = Annotated[
+    Literal["last", "source-val", "oracle"],
+    typer.Option(help="The epoch: the last, the best on source validation, or on the target."),
+]
+Parameters = Annotated[
+    Literal["deployed", "theta", "theta_dagger"],
+    typer.Option(help="Show what each run deploys, or θ of all, or θ† of all that have it."),
+]
+On = Annotated[
+    Literal["test", "validation"],
+    typer.Option(help="Show the target, or source validation, to choose by without a look."),
+]
+
+
 def table(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold some."),
-    ],
+    runs: Runs,
     format_: Annotated[
         Literal["text", "markdown", "latex", "csv", "json", "html"],
         typer.Option("--format", help="How the table is written."),
     ] = "text",
-    select: Annotated[
-        Literal["last", "source-val", "oracle"],
-        typer.Option(help="The epoch: the last, the best on source validation, or on the target."),
-    ] = "last",
+    select: Select = "last",
     compare: Annotated[
         str | None,
         typer.Option(
@@ -36,14 +48,8 @@ def table(
             help="A method, or the label of a row, to compare the others with, run by run.",
         ),
     ] = None,
-    parameters: Annotated[
-        Literal["deployed", "theta", "theta_dagger"],
-        typer.Option(help="Show what each run deploys, or θ of all, or θ† of all that have it."),
-    ] = "deployed",
-    on: Annotated[
-        Literal["test", "validation"],
-        typer.Option(help="Show the target, or source validation, to choose by without a look."),
-    ] = "test",
+    parameters: Parameters = "deployed",
+    on: On = "test",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write, instead of printing.")
     ] = None,
@@ -60,7 +66,7 @@ def table(
 
     if output is not None:
         check_place(output)
-    tables = _tables(runs, select=SELECT[select], parameters=parameters, on=on)
+    tables = read_tables(runs, select=SELECT[select], parameters=parameters, on=on)
     text = render(tables if compare is None else compared(tables, compare), format_)
     if output is None:
         typer.echo(text, nl=False)
@@ -73,15 +79,15 @@ def print_tables(runs: Sequence[Path]) -> None:
     """Print the table of finished runs as text, as the command does without options."""
     from cicf.report.tables import render
 
-    typer.echo(render(_tables(runs), "text"), nl=False)
+    typer.echo(render(read_tables(runs), "text"), nl=False)
 
 
-def _tables(
+def read_tables(
     runs: Sequence[Path],
     *,
     select: "Choice" = "last",
-    parameters: "Chosen" = "deployed",
-    on: "On" = "test",
+    parameters: "entries.Chosen" = "deployed",
+    on: "entries.On" = "test",
 ) -> "tuple[Table, ...]":
     """Return the tables, and name on the error stream what is in none."""
     from cicf.results.runs import read_runs
