@@ -183,6 +183,29 @@ def _cells(row: str) -> list[list[str]]:
     return [cell.replace("*", "").split(" / ") for cell in row.strip("| ").split(" | ")[1:]]
 
 
+README = (RESULTS.parents[1] / "README.md").read_text()
+FRONT = re.findall(
+    r"^\| (ERM|MAML|CICF)[^|]*\| (\d+)" + 5 * r" \| ([\d.]+)" + r" \|$", README, re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("method", "epochs", "shown"), [(m, e, row) for m, e, *row in FRONT])
+def test_the_front_page_shows_the_means_of_three_seeds(
+    method: str, epochs: str, shown: list[str]
+) -> None:
+    folder = {"9": "digits", "16": "longer"}[epochs]
+    found: dict[str, list[float]] = {}
+    for record in _records(f"{folder}/*-{method.lower()}-*"):
+        found.setdefault(_place(record)[0], []).append(record.accuracy())
+    assert [len(found[target]) for target in ALL] == [3] * 4
+    means = [fmean(found[target]) for target in ALL]
+    assert shown == [f"{value:.1f}" for value in (*means, fmean(means))]
+
+
+def test_the_front_page_has_rows_of_all_methods() -> None:
+    assert len(FRONT) == 5
+
+
 def test_links_of_the_page_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)#:]+)", PAGE)
     assert len(links) > 30
