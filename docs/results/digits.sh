@@ -18,9 +18,9 @@ EPOCHS=16 runs longer cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 m
 # What else was in the second stage of the search; ERM with one seed.
 runs ways/wd5e-4 cicf optim.lr=0.5 optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 SEEDS=1 runs ways/erm-lr0.4 erm optim.lr=0.4 optim.weight_decay=0.0005
-# The same with AutoAugment; one seed so far.
-SEEDS=1 runs star erm data.augment=autoaugment optim.lr=0.5 optim.weight_decay=0.002
-SEEDS=1 runs star cicf data.augment=autoaugment optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+# The same with AutoAugment; MAML with one seed so far.
+runs star erm data.augment=autoaugment optim.lr=0.5 optim.weight_decay=0.002
+runs star cicf data.augment=autoaugment optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 SEEDS=1 runs star maml data.augment=autoaugment optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.2 method.alpha_ramp=1 method.max_step_ratio=inf method.deploy=theta_dagger
 # At the paper's β; one target and one seed so far.
 runs beta0.1 erm optim.lr=0.1 optim.weight_decay=0.0005
