@@ -15,6 +15,8 @@ runs digits maml optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alph
 # ERM for the time that CICF takes, and CICF for as many steps.
 EPOCHS=16 runs longer erm optim.lr=0.5 optim.weight_decay=0.002
 EPOCHS=16 runs longer cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+# At order 1, with the bound without which it does not train; two seeds so far.
+SEEDS=2 runs order1 cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.order=1 method.alpha=0.1 method.alpha_ramp=1 method.max_step_ratio=0.01
 # What else was in the second stage of the search; ERM with one seed.
 runs ways/wd5e-4 cicf optim.lr=0.5 optim.weight_decay=0.0005 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 SEEDS=1 runs ways/erm-lr0.4 erm optim.lr=0.4 optim.weight_decay=0.0005

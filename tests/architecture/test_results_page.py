@@ -74,6 +74,15 @@ def test_longer_runs_are_what_the_command_makes_of_the_records() -> None:
     assert [row for row in rows if row not in PAGE.splitlines()] == []
 
 
+def test_order_1_is_what_the_command_makes_of_the_records() -> None:
+    folders = (RESULTS / "digits", RESULTS / "order1")
+    printed = run_cli("table", *folders, "--format", "markdown", "--compare", "erm").out
+    is_row = re.compile(r"\| ERM\+CICF \([^)]*order=1\)")
+    rows = [line for line in printed.splitlines() if is_row.match(line)]
+    assert len(rows) == 2
+    assert [row for row in rows if row not in PAGE.splitlines()] == []
+
+
 CONFOUNDED = {"longer": "0.9, 60 epochs", "lr0.5": "0.9, β and α 0.5"}
 """Rows that are not called by their folder, which is the strength."""
 
