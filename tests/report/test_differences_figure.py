@@ -4,12 +4,13 @@ import csv
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from tests.support.records import PACS, run, write
 from tests.support.runs import run_cli
 
 from cicf.core import ResultError
 from cicf.report.compare import compared
-from cicf.report.differences_figure import save_differences
+from cicf.report.differences_figure import draw_differences, save_differences
 from cicf.results.runs import FoundRun
 from cicf.results.tabulate import make_tables
 
@@ -52,6 +53,17 @@ def test_data_are_the_gains_of_every_domain_and_their_mean(tmp_path: Path) -> No
         assert float(rows[target]["high"]) == pytest.approx(gain + 0.2 + reach, abs=1e-4)
     assert float(rows["average"]["difference"]) == pytest.approx(1.2)
     assert rows["average"]["df"] == "8"
+
+
+def test_bars_are_drawn_from_low_to_high() -> None:
+    (table,) = compared(make_tables(runs(3)).tables, "erm")
+    assert table.comparison is not None
+    (row,) = table.comparison.rows
+    panel = Figure().subplots()
+    draw_differences(panel, table)
+    bars = [each.lines[2][0].get_segments()[0][:, 0].tolist() for each in panel.containers]
+    expected = [row.average, *(row.cells[target] for target in PACS)]
+    assert bars == [[pytest.approx(each.low), pytest.approx(each.high)] for each in expected]
 
 
 def test_a_single_seed_has_no_interval(tmp_path: Path) -> None:

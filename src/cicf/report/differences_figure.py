@@ -32,7 +32,7 @@ def save_differences(tables: Sequence[Table], output: Path, *, command: str) -> 
     with styled(WIDTH, sum(heights)) as figure:
         panels = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights).flatten()
         for panel, table in zip(panels, shown, strict=True):
-            _draw(panel, table)
+            draw_differences(panel, table)
         rows = [row for table in shown for row in _data(table)]
         return save_figure(figure, output, head=HEAD, rows=rows, command=command)
 
@@ -56,7 +56,8 @@ def _height(table: Table) -> float:
     return REST + LINE * (sum(map(len, columns.values())) + _GAP * len(columns) + len(_rows(table)))
 
 
-def _draw(panel: Axes, table: Table) -> None:
+def draw_differences(panel: Axes, table: Table) -> None:
+    """Draw a dot and a bar for each difference, domains below each other."""
     rows = _rows(table)
     place, ticks = 0.0, {}
     named: set[int] = set()
