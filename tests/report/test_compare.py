@@ -62,6 +62,24 @@ def test_a_row_without_a_partner_is_named() -> None:
     assert "ERM*+CICF: erm has no row with the same augmentation" in found.footnotes
 
 
+def test_rows_that_lack_the_same_seeds_share_a_sentence() -> None:
+    runs = pairs("erm", [70.0, 71.0])
+    runs += [run(73.0, method=name) for name in ("cicf", "maml", "rsc", "fish")]
+    left_out = [note for note in comparison(runs).footnotes if "has no partner" in note]
+    assert left_out == [
+        "ERM, sketch: seed 1 has no partner in Fish nor in RSC nor in 2 more rows "
+        "and is left out of the differences"
+    ]
+
+
+def test_an_average_of_differences_is_over_the_columns_that_there_are() -> None:
+    runs = [run(60.0, target=name) for name in ("photo", "sketch")]
+    runs += [run(62.0, method="cicf", target="photo"), run(63.0, method="cicf", target="sketch")]
+    row = the_row(runs)
+    assert row.average is not None
+    assert row.average.mean == pytest.approx(2.5)
+
+
 def test_seeds_without_a_partner_are_named_on_either_side() -> None:
     runs = [*pairs("erm", [70.0, 71.0, 72.0]), run(73.0, method="cicf", seed=2)]
     runs.append(run(74.0, method="cicf", seed=7))

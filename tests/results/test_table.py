@@ -89,12 +89,28 @@ def test_a_row_that_lacks_a_domain_has_no_average() -> None:
     }
 
 
-def test_domains_that_nobody_tested_on_leave_no_average_and_are_named() -> None:
-    table = the_table([run(70.0, target=name) for name in ("photo", "sketch")])
+def test_an_average_over_some_of_the_domains_says_so_and_names_the_others() -> None:
+    table = the_table([run(70.0, target="photo"), run(60.0, target="sketch")])
     assert table.columns == ("photo", "sketch")
+    (row,) = table.rows
+    assert row.average is not None
+    assert row.average.mean == pytest.approx(65.0)
+    assert row.average.published is None
+    assert table.average_name == "Avg. of 2"
+    (note,) = footnotes(table, "average")
+    assert "over photo, sketch alone" in note
+    assert "art_painting, cartoon" in note
+
+
+def test_a_single_domain_has_no_average() -> None:
+    table = the_table([run(70.0, target="sketch")])
     assert not table.has_average
     (note,) = footnotes(table, "average")
-    assert "art_painting, cartoon" in note
+    assert note.startswith("average: none")
+
+
+def test_an_average_over_all_domains_needs_no_number() -> None:
+    assert the_table(complete(ONE_SEED)).average_name == "Avg."
 
 
 def test_columns_follow_the_paper_where_it_has_the_table() -> None:
@@ -171,13 +187,34 @@ def test_a_label_shows_three_options_at_most() -> None:
 def test_rows_that_three_options_do_not_tell_apart_are_numbered() -> None:
     runs = [
         run(70.0, options={"a": a, "b": a, "c": a, "d": d}, seed=seed)
-        for seed, (a, d) in enumerate(((0, 0), (0, 1), (1, 0)))
+        for seed, (a, d) in enumerate(((0, 0), (0, 1), (1, 0), (1, 1)))
     ]
     assert labels(runs) == [
         "ERM (a=0, b=0, c=0) #1",
         "ERM (a=0, b=0, c=0) #2",
-        "ERM (a=1, b=1, c=1)",
+        "ERM (a=1, b=1, c=1) #1",
+        "ERM (a=1, b=1, c=1) #2",
     ]
+
+
+def test_a_row_with_one_option_changed_says_just_that() -> None:
+    usual = {"a": 0, "b": 0, "c": 0, "d": 0, "e": 0}
+    runs = [run(70.0, options=usual | change) for change in ({}, {"a": 1}, {"d": 2}, {"e": 3})]
+    assert sorted(labels(runs)) == ["ERM", "ERM (a=1)", "ERM (d=2)", "ERM (e=3)"]
+    assert labels(runs)[0] == "ERM"
+    (note,) = footnotes(the_table(runs), "ERM, where a row does not say otherwise")
+    assert note.endswith(": a=0, d=0, e=0")
+
+
+def test_an_option_without_a_usual_value_is_said_by_every_row() -> None:
+    runs = [run(70.0, options={"a": a, "b": 0}) for a in (0, 0.5)]
+    runs.append(run(70.0, options={"a": 1, "b": 1}))
+    assert labels(runs) == ["ERM (a=0)", "ERM (a=0.5)", "ERM (a=1, b=1)"]
+
+
+def test_rows_with_nothing_unsaid_have_no_note_of_it() -> None:
+    runs = [run(70.0, options={"a": a}) for a in (0, 1)]
+    assert footnotes(the_table(runs), "ERM, where") == []
 
 
 @pytest.mark.parametrize(
@@ -326,6 +363,26 @@ def test_deployed_parameters_are_named_by_row() -> None:
     cicf = run(0.0, method="cicf", last=epoch, best=epoch, deploy="theta_dagger")
     (note,) = footnotes(the_table([cicf, run(70.0)]), "parameters")
     assert "θ of ERM; θ† of ERM+CICF" in note
+
+
+def test_parameters_that_rows_of_one_name_share_are_told_once() -> None:
+    epoch = scored(1, {"sketch": 60.0}, dagger={"sketch": 80.0})
+    runs = [
+        run(0.0, method="cicf", last=epoch, best=epoch, deploy=deploy, options={"a": a})
+        for a, deploy in enumerate(("theta_dagger", "theta_dagger"))
+    ]
+    (note,) = footnotes(the_table([*runs, run(70.0)]), "parameters")
+    assert note.endswith("θ of ERM; θ† of ERM+CICF")
+
+
+def test_rows_of_one_name_with_other_parameters_are_told_apart() -> None:
+    epoch = scored(1, {"sketch": 60.0}, dagger={"sketch": 80.0})
+    runs = [
+        run(0.0, method="cicf", last=epoch, best=epoch, deploy=deploy, options={"a": a})
+        for a, deploy in enumerate(("theta_dagger", "theta"))
+    ]
+    (note,) = footnotes(the_table(runs), "parameters")
+    assert note.endswith("θ of ERM+CICF (a=1); θ† of ERM+CICF (a=0)")
 
 
 def test_a_run_that_repeats_another_is_named_and_the_first_is_used() -> None:

@@ -7,6 +7,8 @@ from cicf.report.intervals import average_interval, paired_interval
 from cicf.results.table import ComparedRow, Comparison, Row, Table
 
 NO_INTERVAL = "n = 1: no interval"
+MOST_NAMED = 2
+"""How many rows without a partner a sentence names."""
 
 
 def compared(tables: Sequence[Table], against: str) -> tuple[Table, ...]:
@@ -29,6 +31,7 @@ def _fits(row: Row, name: str) -> bool:
 
 def _comparison(table: Table, against: str) -> Comparison:
     rows: list[ComparedRow] = []
+    pairs: list[tuple[Row, Row]] = []
     notes = ["paired differences: runs of the same domain and seed; mean, and 95 % interval by t"]
     for row in table.rows:
         partner = _partner(row, table.rows, against)
@@ -37,13 +40,14 @@ def _comparison(table: Table, against: str) -> Comparison:
         if partner is None:
             notes.append(f"{row.label}: {against} has no row with the same augmentation")
             continue
-        rows.append(_compared(row, partner, table.domains))
-        notes += _unpaired(row, partner)
+        rows.append(_compared(row, partner, table.columns))
+        pairs.append((row, partner))
+    notes += _unpaired(pairs)
     found = [cell for row in rows for cell in row.cells.values()]
     if any(cell.low is None for cell in found):
         notes.append(NO_INTERVAL)
     if any(row.average is not None and row.average.low is not None for row in rows):
-        notes.append("Avg.: the targets are taken as they are; only seeds vary, alike on each")
+        notes.append("average: the targets are taken as they are; only seeds vary, alike on each")
     return Comparison(rows=tuple(rows), footnotes=tuple(notes))
 
 
@@ -62,12 +66,12 @@ def _partner(row: Row, rows: Iterable[Row], against: str) -> Row | None:
     return found[0] if found else None
 
 
-def _compared(row: Row, partner: Row, domains: Sequence[str]) -> ComparedRow:
+def _compared(row: Row, partner: Row, columns: Sequence[str]) -> ComparedRow:
     pairs = {name: _differences(row, partner, name) for name in row.cells if name in partner.cells}
     pairs = {name: values for name, values in pairs.items() if values}
     average = None
-    if len(domains) > 1 and set(domains) <= set(pairs):
-        average = average_interval([pairs[domain] for domain in domains])
+    if len(columns) > 1 and set(columns) <= set(pairs):
+        average = average_interval([pairs[name] for name in columns])
     return ComparedRow(
         label=row.label,
         against=partner.label,
@@ -81,16 +85,23 @@ def _differences(row: Row, partner: Row, name: str) -> list[float]:
     return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
-def _unpaired(row: Row, partner: Row) -> list[str]:
-    """Return sentences that name the runs of either row that the other one lacks."""
-    notes = []
-    for one, other in ((row, partner), (partner, row)):
+def _unpaired(pairs: Sequence[tuple[Row, Row]]) -> list[str]:
+    """Return sentences that name the runs which have no partner, rows without them together."""
+    lacking: dict[str, list[str]] = {}
+    for one, other in (each for row, partner in pairs for each in ((row, partner), (partner, row))):
         for name, cell in one.cells.items():
             there = other.cells[name].values if name in other.cells else {}
             alone = [str(seed) for seed in cell.values if seed not in there]
             if alone:
-                notes.append(
-                    f"{one.label}, {name}: seed {', '.join(alone)} has no partner in {other.label} "
-                    "and is left out of the differences"
-                )
-    return notes
+                runs = f"{one.label}, {name}: seed {', '.join(alone)}"
+                lacking.setdefault(runs, []).append(other.label)
+    return [
+        f"{runs} has no partner in {_some(labels)} and is left out of the differences"
+        for runs, labels in lacking.items()
+    ]
+
+
+def _some(labels: Sequence[str]) -> str:
+    rest = len(labels) - MOST_NAMED
+    more = [f"{rest} more rows"] if rest > 0 else []
+    return " nor in ".join([*labels[:MOST_NAMED], *more])

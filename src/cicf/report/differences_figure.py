@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 
 from cicf.core import ResultError
 from cicf.report.figures import COLOURS, MARKERS, save_figure, styled
-from cicf.report.grid import AVERAGE
 from cicf.results.table import ComparedRow, Interval, Table
 
 WIDTH, LINE, REST = 5.4, 0.17, 1.0
@@ -45,7 +44,7 @@ def _columns(table: Table) -> dict[str, dict[int, Interval]]:
     """Return the differences by column, the average first, and by the place of their row."""
     rows = _rows(table)
     averages = {k: row.average for k, row in enumerate(rows) if row.average is not None}
-    found = {AVERAGE: averages} if averages else {}
+    found = {table.average_name: averages} if averages else {}
     for column in table.columns:
         found[column] = {k: row.cells[column] for k, row in enumerate(rows) if column in row.cells}
     return {column: cells for column, cells in found.items() if cells}

@@ -5,7 +5,6 @@ from typing import Literal, NamedTuple
 
 from cicf.results.table import Cell, ComparedRow, Interval, Row, Table
 
-AVERAGE = "Avg."
 NOTHING = "–"
 """What stands where there is no number."""
 N_NOTE = "in brackets: seeds of the cell; of an average those that have all domains"
@@ -59,7 +58,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def _head(table: Table) -> tuple[str, ...]:
-    return ("method", *table.columns, *([AVERAGE] if table.has_average else []))
+    return ("method", *table.columns, *([table.average_name] if table.has_average else []))
 
 
 def _lines(table: Table, row: Row) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from matplotlib.ticker import MaxNLocator
 
-from cicf.report.grid import AVERAGE, signed
+from cicf.report.grid import signed
 from cicf.results.table import Cell, Interval, Table
 
 _MARGIN = 4.0
@@ -63,7 +63,7 @@ def accuracy_plots(table: Table) -> tuple[Plot, ...]:
     A line has the accuracy of every seed, their mean, and what the paper prints.
     """
     averages = {row.label: row.average for row in table.rows if row.average is not None}
-    columns: dict[str, dict[str, Cell]] = {AVERAGE: averages} if averages else {}
+    columns: dict[str, dict[str, Cell]] = {table.average_name: averages} if averages else {}
     for column in table.columns:
         columns[column] = {r.label: r.cells[column] for r in table.rows if column in r.cells}
     labels = [row.label for row in table.rows]
@@ -107,7 +107,7 @@ def difference_plots(table: Table) -> tuple[Plot, ...]:
     rows = table.comparison.rows if table.comparison else ()
     labels = [row.label for row in table.rows]
     averages = {row.label: row.average for row in rows if row.average is not None}
-    columns: dict[str, dict[str, Interval]] = {AVERAGE: averages} if averages else {}
+    columns: dict[str, dict[str, Interval]] = {table.average_name: averages} if averages else {}
     for column in table.columns:
         columns[column] = {row.label: row.cells[column] for row in rows if column in row.cells}
     return tuple(_differences(name, cells, labels) for name, cells in columns.items() if cells)

@@ -1,6 +1,7 @@
 """Where in which table the number of a run belongs, and what its row is called."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,18 +124,36 @@ def label_of(method: str, augment: str) -> str:
 
 
 def unique_labels(rows: Sequence[tuple[str, Options]]) -> list[str]:
-    """Return the labels of rows; those that share one get what differs between them appended."""
+    """Return the labels of rows; those that share one get what differs between them appended.
+
+    What most of them have is not said, so that a row with one option changed says just that.
+    """
+    usual = usual_options(rows)
     found: list[str] = []
     for label, options in rows:
         others = [each for name, each in rows if name == label]
-        names = [name for name in _in_order(others) if _differs(name, others)]
-        shown = [f"{name}={_text(options.get(name))}" for name in names[:MOST_SHOWN]]
+        values = {name: _text(options.get(name)) for name in _differing(others)}
+        told = [item for item in values.items() if item not in usual[label].items()]
+        shown = [f"{name}={value}" for name, value in told[:MOST_SHOWN]]
         found.append(f"{label} ({', '.join(shown)})" if shown else label)
     # Where the first options do not tell them apart, a number does.
     return [
         label if found.count(label) == 1 else f"{label} #{found[: place + 1].count(label)}"
         for place, label in enumerate(found)
     ]
+
+
+def usual_options(rows: Sequence[tuple[str, Options]]) -> dict[str, dict[str, str]]:
+    """Return by label what more than half of its rows have of the options in which they differ."""
+    found: dict[str, dict[str, str]] = {}
+    for label in dict.fromkeys(label for label, _ in rows):
+        options = [each for name, each in rows if name == label]
+        found[label] = {}
+        for name in _differing(options):
+            value, count = Counter(_text(each.get(name)) for each in options).most_common(1)[0]
+            if 2 * count > len(options):
+                found[label][name] = value
+    return found
 
 
 def _name(run: FoundRun, options: Options, name: str) -> str:
@@ -183,12 +202,10 @@ def _mean_of_domains(scores: Scores) -> float:
     return fmean(score.percent for score in scores.values())
 
 
-def _in_order(options: Sequence[Options]) -> list[str]:
-    return list(dict.fromkeys(name for each in options for name in each))
-
-
-def _differs(name: str, options: Sequence[Options]) -> bool:
-    return len({json.dumps(each.get(name)) for each in options}) > 1
+def _differing(options: Sequence[Options]) -> list[str]:
+    """Return the names of the options that are not the same everywhere, in their order."""
+    names = dict.fromkeys(name for each in options for name in each)
+    return [name for name in names if len({_text(each.get(name)) for each in options}) > 1]
 
 
 def _text(value: JsonValue) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from cicf.results.entries import TEST, Entry
+from cicf.results.entries import TEST, Entry, usual_options
 from cicf.results.published import PublishedTable
 from cicf.results.record import Choice, Parameters
 from cicf.results.table import Cell, Table
@@ -35,6 +35,7 @@ def footnotes(table: Table, groups: Groups, paper: PublishedTable | None) -> tup
         *_threads(groups),
         *_notes(groups),
         *_average(table),
+        *_usual(groups),
     ]
     if paper is not None and any(cell.published is not None for cell in _cells(table)):
         found += _paper(table, paper)
@@ -56,15 +57,20 @@ def _columns(table: Table, groups: Groups) -> str:
 
 
 def _parameters(table: Table, groups: Groups) -> str:
+    found: dict[str, set[Parameters]] = {}
+    for entries in groups.values():
+        found.setdefault(entries[0].label, set()).update(entry.parameters for entry in entries)
     rows: dict[Parameters, list[str]] = {}
     for label, entries in groups.items():
+        # Rows of one name need it said once, unless they differ in this.
+        name = entries[0].label if len(found[entries[0].label]) == 1 else label
         for parameters in {entry.parameters for entry in entries}:
-            rows.setdefault(parameters, []).append(label)
+            rows.setdefault(parameters, []).append(name)
     if table.parameters != "deployed":
         return f"{SYMBOLS[table.parameters]}, whatever a method deploys"
     if len(rows) == 1:
         return f"what each method deploys, here {SYMBOLS[next(iter(rows))]} of all"
-    parts = [f"{SYMBOLS[each]} of {', '.join(rows[each])}" for each in sorted(rows)]
+    parts = [f"{SYMBOLS[each]} of {', '.join(dict.fromkeys(rows[each]))}" for each in sorted(rows)]
     return f"what each method deploys, {'; '.join(parts)}"
 
 
@@ -108,11 +114,24 @@ def _average(table: Table) -> Iterator[str]:
         return
     missing = [domain for domain in table.domains if domain not in table.columns]
     if missing:
-        yield f"average: none, because no run has {', '.join(missing)} as its column"
-    elif not all(row.average for row in table.rows):
-        yield "average: over all domains, and only where a row has a run for each"
+        over = f"over {', '.join(table.columns)} alone" if len(table.columns) > 1 else "none"
+        yield f"average: {over}, because no run has {', '.join(missing)} as its column"
+    if not all(row.average for row in table.rows) and len(table.columns) > 1:
+        yield "average: only where a row has a run for each column"
     if table.has_average:
-        yield "Avg.: the mean over domains of their means; its deviation is over per-seed averages"
+        yield (
+            f"{table.average_name}: the mean over domains of their means; its deviation is over "
+            "per-seed averages"
+        )
+
+
+def _usual(groups: Groups) -> Iterator[str]:
+    """Yield what rows leave unsaid because most of those with the same name have it."""
+    rows = [(entries[0].label, entries[0].options) for entries in groups.values()]
+    for label, options in usual_options(rows).items():
+        if options:
+            said = ", ".join(f"{name}={value}" for name, value in options.items())
+            yield f"{label}, where a row does not say otherwise: {said}"
 
 
 def _paper(table: Table, paper: PublishedTable) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Row(Frozen):
     cells: dict[str, Cell]
     """By column; a domain without a run is absent."""
     average: Cell | None
-    """None unless there is a run for every domain of the data."""
+    """Over the columns of the table; None unless there is a run for each of them."""
     runs: tuple[Path, ...] = ()
     """The folders that its numbers are from."""
 
@@ -80,7 +80,7 @@ class Table(Frozen):
     on: On = "test"
     columns: tuple[str, ...]
     domains: tuple[str, ...]
-    """What an average is over; more than the columns where a domain has no run."""
+    """Those of the data; more than the columns where a domain has no run."""
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]
     caveat: str | None = None
@@ -91,6 +91,12 @@ class Table(Frozen):
     def has_average(self) -> bool:
         """Tell whether any row has one."""
         return any(row.average is not None for row in self.rows)
+
+    @property
+    def average_name(self) -> str:
+        """Return what stands above averages, which says so if they are not over all domains."""
+        is_whole = set(self.domains) <= set(self.columns)
+        return "Avg." if is_whole else f"Avg. of {len(self.columns)}"
 
 
 class Tables(Frozen):

@@ -85,8 +85,9 @@ def _table(entries: list[Entry], *, select: Choice, parameters: Chosen, on: On) 
     columns = _ordered({entry.column for entry in entries}, paper)
     groups = sorted(_grouped(entries, lambda entry: entry.row).values(), key=_rank)
     labels = unique_labels([(group[0].label, group[0].options) for group in groups])
+    groups, labels = _usual_first(groups, labels)
     rows = [
-        _row(label, group, domains=domains, columns=columns, paper=paper)
+        _row(label, group, columns=columns, paper=paper)
         for label, group in zip(labels, groups, strict=True)
     ]
     table = Table(
@@ -138,11 +139,20 @@ def _rank(group: Sequence[Entry]) -> tuple[bool, bool, int, str, tuple[str, ...]
     return is_last, entry.augment == "autoaugment", place, entry.method, entry.added, entry.row
 
 
+def _usual_first(
+    groups: Sequence[list[Entry]], labels: Sequence[str]
+) -> tuple[list[list[Entry]], list[str]]:
+    """Return rows as they are, but of those of a method the one that changes nothing first."""
+    rank = {label: place for place, label in enumerate(dict.fromkeys(g[0].label for g in groups))}
+    pairs = list(zip(groups, labels, strict=True))
+    pairs.sort(key=lambda pair: (rank[pair[0][0].label], pair[1] != pair[0][0].label))
+    return [group for group, _ in pairs], [label for _, label in pairs]
+
+
 def _row(
     label: str,
     entries: Sequence[Entry],
     *,
-    domains: tuple[str, ...],
     columns: tuple[str, ...],
     paper: PublishedTable | None,
 ) -> Row:
@@ -157,8 +167,8 @@ def _row(
     }
     cells = {name: _cell(each, printed=_printed(beside, name)) for name, each in values.items()}
     average = None
-    if len(domains) > 1 and set(domains) <= set(cells):
-        average = _with_paper(_average([values[domain] for domain in domains]), domains, beside)
+    if len(columns) > 1 and set(columns) <= set(cells):
+        average = _with_paper(_average([values[name] for name in columns]), columns, beside)
     return Row(
         label=label,
         method=method,
