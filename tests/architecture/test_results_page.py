@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from tests.support.runs import run_cli
 
+from cicf.report.compare import compared
 from cicf.results import Record
+from cicf.results.runs import read_runs
+from cicf.results.table import Interval
+from cicf.results.tabulate import make_tables
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 PAGE = (RESULTS / "README.md").read_text()
@@ -136,40 +140,47 @@ def test_a_row_of_runs_with_seed_0_is_their_records(
     assert shown == [[f"{value:.1f}" for value in cell] for cell in cells]
 
 
+ABLATED = "ERM+CICF"
+ABLATED_ELSEWHERE = ("digits/*-s*-cicf", "digits/*-s*-erm", "order1/*-s*-cicf")
+"""Runs of other tables that are rows of the ablations, too; -s is SVHN or SYN."""
+
+
 def test_every_ablation_has_its_row_and_every_row_its_records() -> None:
     shown = re.findall(
         r"^\| `?(CICF as above|ERM|\w+\.[^|`]+)`? \| (\d)" + 4 * r" \| ([^|]*)" + r" \|$",
         PAGE,
         flags=re.MULTILINE,
     )
-    assert sorted(shown) == sorted(_ablations())
+    assert shown == _ablations()
 
 
 def _ablations() -> list[tuple[str, ...]]:
     """Return the cells of each change to CICF: seeds, two targets, difference, validation."""
-    usual = {_place(record): record for record in _records("digits/*-cicf-*")}
-    changed: dict[str, list[Record]] = {}
-    for record in _records("ablations/*-cicf-*"):
-        before, after = (_flat(each.config) for each in (usual[_place(record)], record))
-        change = ", ".join(f"{k}={v}" for k, v in sorted(after.items()) if before.get(k) != v)
-        assert change
-        changed.setdefault(change, []).append(record)
-    shown = set(product(("svhn", "syn"), (0, 1)))
-    changed["CICF as above"] = [usual[place] for place in shown]
-    changed["ERM"] = [each for each in _records("digits/*-erm-*") if _place(each) in shown]
+    patterns = ("ablations/*-cicf-*", *(f"{name}-*" for name in ABLATED_ELSEWHERE))
+    folders = [folder for pattern in patterns for folder in sorted(RESULTS.glob(pattern))]
+    runs = read_runs(folders).found
+    (table,) = compared(make_tables(runs).tables, ABLATED)
+    (held,) = make_tables(runs, on="validation").tables
+    assert table.comparison is not None
+    gains = {row.label: row.average for row in table.comparison.rows}
+    validation = {row.label: row.average for row in held.rows}
     rows = []
-    for change, records in changed.items():
-        seeds = {record.config["seed"] for record in records}
-        assert {_place(record) for record in records} == set(product(("svhn", "syn"), seeds))
-        means = [
-            fmean(each.accuracy() for each in records if _place(each)[0] == target)
-            for target in ("svhn", "syn")
-        ]
-        gain = fmean(each.accuracy() - usual[_place(each)].accuracy() for each in records)
-        held = fmean(each.accuracy("validation") for each in records)
-        cells = [*(f"{mean:.1f}" for mean in means), f"{gain:+.1f}", f"{held:.1f}"]
-        rows.append((change, str(len(seeds)), *cells))
+    for row in table.rows:
+        means = [f"{row.cells[target].mean:.1f}" for target in ("svhn", "syn")]
+        average, gain = validation[row.label], gains.get(row.label)
+        assert average is not None
+        name = row.label.removeprefix(f"{ABLATED} (").rstrip(")").replace(ABLATED, "CICF as above")
+        cells = (*means, _gain(gain), f"{average.mean:.1f}")
+        rows.append((name, str(row.cells["svhn"].n), *cells))
     return rows
+
+
+def _gain(gain: Interval | None) -> str:
+    if gain is None:
+        return ""
+    if gain.low is None or gain.high is None:
+        return f"{gain.mean:+.1f}"
+    return f"{gain.mean:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
 
 
 def _records(pattern: str) -> list[Record]:
@@ -180,11 +191,6 @@ def _records(pattern: str) -> list[Record]:
 def _place(record: Record) -> tuple[str, int]:
     config: Mapping[str, Any] = record.config
     return config["data"]["target"], config["seed"]
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, object]:
-    sections = {k: v for k, v in config.items() if isinstance(v, Mapping)}
-    return {f"{k}.{name}": value for k, v in sections.items() for name, value in v.items()}
 
 
 def _cells(row: str) -> list[list[str]]:

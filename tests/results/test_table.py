@@ -206,6 +206,11 @@ def test_a_row_with_one_option_changed_says_just_that() -> None:
     assert note.endswith(": a=0, d=0, e=0")
 
 
+def test_rows_of_a_method_follow_the_numbers_in_their_names() -> None:
+    runs = [run(70.0, options={"epochs": epochs}) for epochs in (16, 9, 100)]
+    assert labels(runs) == ["ERM (epochs=9)", "ERM (epochs=16)", "ERM (epochs=100)"]
+
+
 def test_an_option_without_a_usual_value_is_said_by_every_row() -> None:
     runs = [run(70.0, options={"a": a, "b": 0}) for a in (0, 0.5)]
     runs.append(run(70.0, options={"a": 1, "b": 1}))

@@ -1,5 +1,6 @@
 """From runs to tables: means over seeds, averages over domains, and the paper's values beside."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import isclose
@@ -142,11 +143,21 @@ def _rank(group: Sequence[Entry]) -> tuple[bool, bool, int, str, tuple[str, ...]
 def _usual_first(
     groups: Sequence[list[Entry]], labels: Sequence[str]
 ) -> tuple[list[list[Entry]], list[str]]:
-    """Return rows as they are, but of those of a method the one that changes nothing first."""
-    rank = {label: place for place, label in enumerate(dict.fromkeys(g[0].label for g in groups))}
-    pairs = list(zip(groups, labels, strict=True))
-    pairs.sort(key=lambda pair: (rank[pair[0][0].label], pair[1] != pair[0][0].label))
+    """Return rows with those of a method by what they change, the one without changes first."""
+    names = list(dict.fromkeys(group[0].label for group in groups))
+
+    def rank(pair: tuple[list[Entry], str]) -> tuple[int, bool, list[str | float]]:
+        (entry, *_), label = pair
+        return names.index(entry.label), label != entry.label, _by_numbers(label)
+
+    pairs = sorted(zip(groups, labels, strict=True), key=rank)
     return [group for group, _ in pairs], [label for _, label in pairs]
+
+
+def _by_numbers(text: str) -> list[str | float]:
+    """Return what texts are sorted by so that 9 is before 16: words and numbers in turn."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [float(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def _row(
