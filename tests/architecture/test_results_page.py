@@ -11,6 +11,7 @@ import pytest
 from tests.support.runs import run_cli
 
 from cicf.report.compare import compared
+from cicf.report.intervals import average_interval
 from cicf.results import Record
 from cicf.results.runs import read_runs
 from cicf.results.table import Interval
@@ -152,6 +153,30 @@ def test_every_ablation_has_its_row_and_every_row_its_records() -> None:
         flags=re.MULTILINE,
     )
     assert shown == _ablations()
+
+
+def test_a_shallow_cut_is_as_much_better_as_the_page_says() -> None:
+    by_target = []
+    for target in ("svhn", "syn"):
+        accuracy = {
+            (record.setup.cut, record.config["seed"]): record.accuracy()
+            for folder in ("ablations", "digits")
+            for record in _records(f"{folder}/*-{target}-cicf-*")
+            if _is_cut_alone(record)
+        }
+        shallow, deep = (
+            [fmean(accuracy[cut, seed] for cut in cuts) for seed in (0, 1)]
+            for cuts in (("input", "Z_0"), ("Z_1", "Z_2", "Z_3"))
+        )
+        by_target.append([one - other for one, other in zip(shallow, deep, strict=True)])
+    assert PAGE.count(_gain(average_interval(by_target))) == 2
+
+
+def _is_cut_alone(record: Record) -> bool:
+    """Tell whether a run differs from the CICF of the main table in its cut at the most."""
+    (usual,) = _records("digits/*-svhn-cicf-0-*")
+    parts = ("method", "inner", "clusters", "optim")
+    return all(record.config[part] == usual.config[part] for part in parts)
 
 
 def _ablations() -> list[tuple[str, ...]]:
