@@ -260,4 +260,4 @@ def _row(point: "Point", curve: "Curve") -> list[str]:
 def _ends(interval: "Interval") -> str:
     if interval.low is None or interval.high is None:
         return ""
-    return f"[{interval.low:.1f}, {interval.high:.1f}]"
+    return f"[{interval.low:+.1f}, {interval.high:+.1f}]"
