@@ -148,7 +148,7 @@ ABLATED_ELSEWHERE = ("digits/*-s*-cicf", "digits/*-s*-erm", "order1/*-s*-cicf")
 
 def test_every_ablation_has_its_row_and_every_row_its_records() -> None:
     shown = re.findall(
-        r"^\| `?(CICF as above|ERM|\w+\.[^|`]+)`? \| (\d)" + 4 * r" \| ([^|]*)" + r" \|$",
+        r"^\| `?(CICF as above|ERM|\w+\.[^|`]+)`? \| (\d)" + 5 * r" \| ([^|]*)" + r" \|$",
         PAGE,
         flags=re.MULTILINE,
     )
@@ -180,22 +180,25 @@ def _is_cut_alone(record: Record) -> bool:
 
 
 def _ablations() -> list[tuple[str, ...]]:
-    """Return the cells of each change to CICF: seeds, two targets, difference, validation."""
+    """Return the cells of each change to CICF: seeds, targets, at θ, difference, validation."""
     patterns = ("ablations/*-cicf-*", *(f"{name}-*" for name in ABLATED_ELSEWHERE))
     folders = [folder for pattern in patterns for folder in sorted(RESULTS.glob(pattern))]
     runs = read_runs(folders).found
     (table,) = compared(make_tables(runs).tables, ABLATED)
     (held,) = make_tables(runs, on="validation").tables
+    (at_theta,) = make_tables(runs, parameters="theta").tables
     assert table.comparison is not None
     gains = {row.label: row.average for row in table.comparison.rows}
-    validation = {row.label: row.average for row in held.rows}
+    validation, theta = (
+        {row.label: row.average.mean for row in each.rows if row.average}
+        for each in (held, at_theta)
+    )
     rows = []
     for row in table.rows:
         means = [f"{row.cells[target].mean:.1f}" for target in ("svhn", "syn")]
-        average, gain = validation[row.label], gains.get(row.label)
-        assert average is not None
         name = row.label.removeprefix(f"{ABLATED} (").rstrip(")").replace(ABLATED, "CICF as above")
-        cells = (*means, _gain(gain), f"{average.mean:.1f}")
+        at, held_out = (f"{each[row.label]:.1f}" for each in (theta, validation))
+        cells = (*means, at, _gain(gains.get(row.label)), held_out)
         rows.append((name, str(row.cells["svhn"].n), *cells))
     return rows
 
