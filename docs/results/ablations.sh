@@ -27,7 +27,7 @@ one() {
 one inner.size=64 clusters.source=network clusters.every=3
 one inner.size=30
 SEEDS=2 one inner.size=128
-one inner.size=256 inner.most=256
+SEEDS=2 one inner.size=256 inner.most=256
 one inner.size=16 method.sampling=random
 one inner.size=256 inner.most=256 method.sampling=random
 one inner.size=64 method.order=1 method.alpha=0.1
