@@ -16,6 +16,7 @@ from cicf.results import Record
 from cicf.results.runs import read_runs
 from cicf.results.table import Interval
 from cicf.results.tabulate import make_tables
+from cicf.training.costs import PHASES
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 PAGE = "\n".join(path.read_text() for path in sorted(RESULTS.glob("*.md")))
@@ -248,3 +249,23 @@ def test_the_front_page_shows_the_means_of_three_seeds(
 
 def test_the_front_page_has_rows_of_all_methods() -> None:
     assert len(FRONT) == 5
+
+
+TOOK = re.findall(
+    r"^\| \[[^|]*\| [^|]* \| ([^|]*) \| (\d+) runs, ([\d.]+) h \|$", PAGE, re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("folders", "runs", "hours"), TOOK)
+def test_runs_took_as_long_as_the_page_says(folders: str, runs: str, hours: str) -> None:
+    places = re.findall(r"\]\(([^)]+)\)", folders)
+    records = [record for place in places for record in _records(f"{place}/**")]
+    assert len(records) == int(runs)
+    seconds = sum(record.seconds[phase] for record in records for phase in PHASES)
+    assert hours == f"{seconds / 3600:.1f}"
+
+
+def test_every_folder_of_records_is_on_the_front_page() -> None:
+    named = {place for folders, *_ in TOOK for place in re.findall(r"\]\(([^)]+)\)", folders)}
+    held = {path.relative_to(RESULTS).parts[0] for path in RESULTS.glob("**/result.json")}
+    assert named == held
