@@ -12,9 +12,11 @@ runs() {
 runs digits erm optim.lr=0.5 optim.weight_decay=0.002
 runs digits cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 runs digits maml optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.2 method.alpha_ramp=1 method.max_step_ratio=inf method.deploy=theta_dagger
-# ERM for the time that CICF takes, and CICF for as many steps. Seeds 3 and 4 came later, to see whether what 0 to 2 had shown holds.
-SEEDS=5 EPOCHS=16 runs longer erm optim.lr=0.5 optim.weight_decay=0.002
-SEEDS=5 EPOCHS=16 runs longer cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+# CICF with the paper's M = 256, four times the images of a virtual step.
+runs m256 cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=256 inner.most=256 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
+# ERM for the time that CICF takes, and CICF for as many steps.
+EPOCHS=16 runs longer erm optim.lr=0.5 optim.weight_decay=0.002
+EPOCHS=16 runs longer cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.alpha=0.5 method.alpha_ramp=1 method.max_step_ratio=inf
 # At order 1, with the bound without which it does not train.
 runs order1 cicf optim.lr=0.5 optim.weight_decay=0.002 inner.size=64 method.order=1 method.alpha=0.1 method.alpha_ramp=1 method.max_step_ratio=0.01
 # What else was in the second stage of the search; ERM and MAML with one seed.
