@@ -125,6 +125,8 @@ ROWS = [
     ("[CICF, β 0.5, weight decay 5e-4](ways/wd5e-4)", "ways/wd5e-4/*-cicf-0-*", ALL),
     ("ERM, β 0.5, weight decay 2e-3", "digits/*-erm-0-*", ALL),
     ("[ERM, β 0.4, weight decay 5e-4](ways/erm-lr0.4)", "ways/erm-lr0.4/*-erm-0-*", ALL),
+    ("MAML, β 0.5, weight decay 2e-3", "digits/*-maml-0-*", ALL),
+    ("[MAML, β 0.5, weight decay 5e-4](ways/maml-wd5e-4)", "ways/maml-wd5e-4/*-maml-0-*", ALL),
 ]
 
 
