@@ -139,11 +139,19 @@ def test_what_the_paper_does_not_print_is_that_of_its_protocol(data: str) -> Non
     }
 
 
-@pytest.mark.parametrize(("data", "most", "epochs"), [("pacs", 64, 30), ("digits-dg", 64, 9)])
-def test_recommended_is_as_it_is_described(data: str, most: int, epochs: int) -> None:
-    found = preset("recommended", data)
+@pytest.mark.parametrize(
+    ("data", "method", "most", "epochs"),
+    [("pacs", "cicf", 64, 30), ("digits-dg", "cicf", 256, 9), ("digits-dg", "maml", 64, 9)],
+)
+def test_recommended_is_as_it_is_described(data: str, method: str, most: int, epochs: int) -> None:
+    found = preset("recommended", data, method)
     assert (found["inner"]["size"], found["inner"]["most"]) == (None, most)
     assert found["epochs"] == epochs
+
+
+def test_two_cores_get_through_the_small_version_of_digits() -> None:
+    found = preset("cpu", "digits-dg", "cicf")
+    assert (found["inner"]["most"], found["outer"]["most"], found["epochs"]) == (64, 84, 5)
 
 
 def test_recommended_virtual_steps_are_no_shorter_than_the_steps() -> None:

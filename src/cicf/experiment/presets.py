@@ -113,7 +113,7 @@ def _ours(printed: Printed, method: str) -> Values:
                 "alpha_ramp": 1,
                 "max_step_ratio": float("inf"),
             },
-            "inner": {"size": None, "most": 64},
+            "inner": {"size": None, "most": 256 if method == "cicf" else 64},
             "outer": {"size": None},
             "optim": {"lr": 0.5, "weight_decay": 2e-3, "schedule": "cosine"},
             "epochs": 9,
@@ -129,7 +129,7 @@ _EMBEDDED_SMALL: Values = {"inner": {"most": 48}, "epochs": 2}
 def _small(values: Values) -> Values:
     """Return sizes that two cores get through."""
     if values["model"].get("name", "resnet18") == "digits_cnn":
-        return {"outer": {"most": 84}, "epochs": 5}
+        return {"inner": {"most": 64}, "outer": {"most": 84}, "epochs": 5}
     return {
         "data": {"image_size": 64},
         "inner": {"most": 63},
