@@ -130,6 +130,7 @@ def _cells_by_row(folder: str, *words: str) -> dict[str, str]:
 
 
 ALL = ("mnist", "mnist_m", "svhn", "syn")
+HARD = ("svhn", "syn")
 ROWS = [
     ("CICF, β 0.5, weight decay 2e-3", "digits/*-cicf-0-*", ALL),
     ("[CICF, β 0.5, weight decay 5e-4](ways/wd5e-4)", "ways/wd5e-4/*-cicf-0-*", ALL),
@@ -137,6 +138,10 @@ ROWS = [
     ("[ERM, β 0.4, weight decay 5e-4](ways/erm-lr0.4)", "ways/erm-lr0.4/*-erm-0-*", ALL),
     ("MAML, β 0.5, weight decay 2e-3", "digits/*-maml-0-*", ALL),
     ("[MAML, β 0.5, weight decay 5e-4](ways/maml-wd5e-4)", "ways/maml-wd5e-4/*-maml-0-*", ALL),
+    ("ERM, 16 epochs", "longer/*-s*-erm-0-*", HARD),
+    ("[ERM, 43 epochs](longest)", "longest/*-erm-0-*", HARD),
+    ("CICF, M = 256, nine epochs", "m256/*-s*-cicf-0-*", HARD),
+    ("CICF, M = 64, 16 epochs", "longer/*-s*-cicf-0-*", HARD),
 ]
 
 
