@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import cicf
+from cicf.core.draw import Samples
 from cicf.data.domains import DomainDataset
 from cicf.data.loader import Evaluated, batches
 from cicf.data.transforms import Transform
@@ -30,27 +30,28 @@ from cicf.results.record import pooled
 CHUNK, TIMES, LENGTHS = 480, 3, (0.0, 0.5, 0.75, 1.0, 1.25)
 """Images at a time; how often each is augmented; virtual steps in units of α."""
 
-Labelled = tuple[Tensor, Tensor]
 
-
-def plain(train: DomainDataset, transform: Transform) -> Iterator[Labelled]:
+def plain(train: DomainDataset, transform: Transform) -> Iterator[Samples]:
     """Yield the training images as the stored θ† sees them."""
-    for batch in batches(Evaluated(train, transform), size=CHUNK):
-        yield batch.x, batch.y
+    yield from batches(Evaluated(train, transform), size=CHUNK)
 
 
-def augmented(train: DomainDataset, transform: Transform) -> Iterator[Labelled]:
+def augmented(train: DomainDataset, transform: Transform) -> Iterator[Samples]:
     """Yield the training images as training sees them, each several times."""
     places = torch.arange(len(train)).repeat(TIMES)
     for seed, some in enumerate(places.split(CHUNK)):
-        yield transform.training(train, some, seed=seed), train.y[some]
+        images = transform.training(train, some, seed=seed)
+        yield Samples(images, train.y[some], train.domain[some], some)
 
 
 def moved(theta: SplitModel, dagger: dict[str, Tensor], length: float) -> SplitModel:
     """Return the network on the line from θ to θ†."""
     found = copy.deepcopy(theta)
     found.load_state_dict(
-        {name: value.lerp(dagger[name], length) for name, value in theta.state_dict().items()}
+        {
+            name: value.lerp(dagger[name], length) if value.is_floating_point() else value
+            for name, value in theta.state_dict().items()
+        }
     )
     return found
 
@@ -77,7 +78,7 @@ def main() -> None:
         assert split.test is not None
         theta = run.model.eval()
         theta.network.load_state_dict(load_file(RunFolder(path).weights_file("last", "theta")))
-        step = cicf.Intervention(theta, alpha=method.alpha, h=theta.h)
+        step = method.intervention(theta, theta.h)
         print(f"{path.name}: source validation / target")
         for kind in (plain, augmented):
             dagger = step.theta_dagger(kind(split.train, run.transform))
